@@ -1,0 +1,60 @@
+"""Spark DataSource V2 connector for Amazon Kinesis Data Streams, in pure Python.
+
+``spark.readStream.format("kinesis")`` reads by enhanced fan-out, ``df.writeStream.format("kinesis")``
+writes through a bounded in-flight queue, and both keep shard sequence numbers in Spark's own
+checkpoints. Importing this package imports neither PySpark nor the AWS clients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinesis_ds.errors import (
+    AccessError,
+    AgentError,
+    ConsumerError,
+    DataLossError,
+    InternalError,
+    KinesisConnectorError,
+    OffsetError,
+    OptionError,
+    ProtocolError,
+    SchemaError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+    WriteError,
+)
+
+if TYPE_CHECKING:
+    from kinesis_ds.datasource import KinesisDataSource
+
+__all__ = [
+    "AccessError",
+    "AgentError",
+    "ConsumerError",
+    "DataLossError",
+    "InternalError",
+    "KinesisConnectorError",
+    "KinesisDataSource",
+    "OffsetError",
+    "OptionError",
+    "ProtocolError",
+    "SchemaError",
+    "StreamNotFoundError",
+    "ThrottledError",
+    "TransientError",
+    "WriteError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "KinesisDataSource":
+        from kinesis_ds.datasource import KinesisDataSource
+
+        return KinesisDataSource
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kinesis_ds")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

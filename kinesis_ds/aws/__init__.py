@@ -1,0 +1,1 @@
+"""Everything that knows botocore, aiobotocore or aiohttp: sessions, calls, and what errors mean."""

@@ -1,0 +1,155 @@
+"""What an error of the service, of botocore or of the network means for us. No I/O.
+
+The classes of :mod:`kinesis_ds.errors` are chosen here and nowhere else, so that "is it worth trying
+again?" has one answer everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import aiohttp
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError as BotoConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+from kinesis_ds.errors import (
+    AccessError,
+    InternalError,
+    InvalidRequestError,
+    KinesisConnectorError,
+    OptionError,
+    ResourceInUseError,
+    StreamNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+
+_ACCESS = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "KMSAccessDeniedException",
+        "KMSDisabledException",
+        "KMSInvalidStateException",
+        "KMSNotFoundException",
+        "KMSOptInRequired",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "NotAuthorized",
+        "OptInRequired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_THROTTLED = frozenset(
+    {
+        "KMSThrottlingException",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_TRANSIENT = frozenset(
+    {"InternalFailure", "InternalFailureException", "InternalError", "ServiceUnavailable", "RequestTimeout"}
+)
+
+
+def service_error(operation: str, target: str, code: str, message: str, status: int = 400) -> KinesisConnectorError:
+    """The error for an error answer (or an exception frame) of Kinesis.
+
+    Args:
+        operation: API operation, for example ``SubscribeToShard``.
+        target: What it was about, for people: ``stream orders`` or ``shard shardId-0 of orders``.
+        code: The service's error code, without namespace.
+        message: The service's own words.
+        status: HTTP status; 5xx counts as transient whatever the code says.
+    """
+    said = f"{operation} for {target} answered {code}" + (f": {message}" if message else "")
+    if not said.endswith("."):
+        said += "."
+    error: KinesisConnectorError
+    if code.startswith("KMS") and code in _ACCESS:
+        error = AccessError(said, "Check the stream's KMS key: its state, and kms:Decrypt and kms:GenerateDataKey.")
+    elif code in _ACCESS:
+        error = AccessError(
+            said, f"Check the credentials, and that they may call kinesis:{operation} on it."
+        )
+    elif code == "ResourceNotFoundException":
+        error = StreamNotFoundError(said, "Check the name, the region, the account and the endpoint.")
+    elif code == "ResourceInUseException":
+        error = ResourceInUseError(said)
+    elif code in _THROTTLED:
+        error = ThrottledError(said, "A service limit was reached; the connector waits and tries again.")
+    elif status >= 500 or code in _TRANSIENT:
+        error = TransientError(said)
+    else:
+        error = InvalidRequestError(said, "Kinesis refused the request itself; trying again will not help.")
+    error.code = code  # type: ignore[attr-defined]
+    return error
+
+
+def error_code(exc: BaseException) -> str:
+    """The service's code of an error made by :func:`service_error`, or an empty text."""
+    return getattr(exc, "code", "")
+
+
+def translate(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
+    """The connector's error for whatever a client library raised.
+
+    Never copies request headers or credentials into the message.
+    """
+    if isinstance(exc, KinesisConnectorError):
+        return exc
+    if isinstance(exc, ClientError):
+        error = exc.response.get("Error", {})
+        # Errors inside an event stream carry no ResponseMetadata.
+        status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+        return service_error(operation, target, error.get("Code", "Unknown"), error.get("Message", ""), status)
+    if isinstance(exc, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
+        return AccessError(
+            f"No usable AWS credentials for {operation} on {target}: {exc}.",
+            "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role.",
+        )
+    if isinstance(exc, NoRegionError):
+        return OptionError(
+            f"No AWS region is known for {target}.", "Set the option region, or AWS_DEFAULT_REGION."
+        )
+    if isinstance(exc, ssl.SSLError) or isinstance(exc, aiohttp.ClientSSLError):
+        return TransientError(
+            f"{operation} for {target}: the TLS connection failed ({exc}).", "Check endpoint and certificates."
+        )
+    if isinstance(
+        exc,
+        (
+            aiohttp.ClientError,
+            asyncio.TimeoutError,
+            BotoConnectionError,
+            HTTPClientError,
+            OSError,
+            EOFError,
+        ),
+    ):
+        return TransientError(
+            f"{operation} for {target}: {type(exc).__name__}{f': {exc}' if str(exc) else ''}.",
+            "Is the endpoint right, and reachable from here?",
+        )
+    if isinstance(exc, BotoCoreError):
+        return InvalidRequestError(f"{operation} for {target}: {exc}.")
+    return InternalError(f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this.")

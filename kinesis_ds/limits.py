@@ -1,0 +1,39 @@
+"""Limits and rules of the service, and the few constants that are ours.
+
+The figures of the service were read in the API model of botocore 1.43 (``kinesis/2013-12-02``) on
+2026-11-20; the page of each operation is ``docs.aws.amazon.com/kinesis/latest/APIReference``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+# PutRecords: "Each PutRecords request can support up to 500 records", 10 MiB with partition keys.
+PUT_RECORDS_MAX_RECORDS: Final = 500
+PUT_RECORDS_MAX_BYTES: Final = 10 * MIB
+# UpdateMaxRecordSize: a stream takes 1 MiB (the default) to 10 MiB a record, partition key included.
+RECORD_MAX_BYTES_DEFAULT: Final = 1 * MIB
+PARTITION_KEY_MAX_CHARS: Final = 256
+MAX_HASH_KEY: Final = 2**128 - 1
+
+# SubscribeToShard: one call a second per consumer and shard; within 5 s of a successful call the
+# next one is refused (ResourceInUseException); a subscription lasts up to 5 minutes.
+SUBSCRIBE_MIN_INTERVAL_S: Final = 1.0
+SUBSCRIBE_AFTER_SUCCESS_S: Final = 5.0
+SUBSCRIPTION_LIFETIME_S: Final = 300.0
+
+# GetRecords: 5 calls a second per shard, at most 10,000 records or 10 MiB an answer.
+GET_RECORDS_MIN_INTERVAL_S: Final = 0.2
+GET_RECORDS_MAX_RECORDS: Final = 10_000
+
+# Idle subscriptions are sent an empty event about every 5 s, so silence this long is a dead socket.
+SUBSCRIPTION_SILENCE_S: Final = 40.0
+
+# Ours. An event holds at most 10 MiB of records on AWS (about 13.4 MiB as base64 in JSON), but some
+# servers put a whole shard into one. A longer frame is refused with an error that says so.
+MAX_FRAME_BYTES: Final = 128 * MIB
+# Ours. A buffered record costs a few dozen bytes of bookkeeping even when it is empty.
+MAX_BUFFERED_RECORDS: Final = 8_000_000

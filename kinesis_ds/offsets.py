@@ -1,0 +1,150 @@
+"""The offset that Spark writes into its checkpoint: a file format that users keep for years.
+
+Version 1 is one JSON object of strings, integers and nested objects::
+
+    {"v": 1,
+     "streams": {"<stream ARN>": {
+         "name": "orders",
+         "created": 1700000000000,           # creation of the stream, ms since the epoch
+         "consumer": "kinesis_ds_1f0c...",   # the enhanced fan-out consumer of this query
+         "shards": {"shardId-000000000000": "AFTER:4964...",
+                    "shardId-000000000001": "SHARD_END"}}}}
+
+``{"v": 1, "initial": 1}`` is what ``initialOffset`` returns: *before anything was decided*. PySpark
+gives a source no place to store its initial offset, so it must be the same value every time it is
+asked. The first batch of a query runs from there to the first real offset and holds no records: it
+exists to write the resolved start positions and the consumer's name into the checkpoint before
+either is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kinesis_ds.errors import OffsetError
+from kinesis_ds.position import Position, ShardEnd, parse_position
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class InitialOffset:
+    """The offset before the first batch."""
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """Positions in one stream.
+
+    Attributes:
+        name: The stream's name.
+        arn: The stream's ARN.
+        created_ms: When the stream was created. A stream deleted and created again differs here.
+        consumer: Name (or ARN) of the enhanced fan-out consumer.
+        shards: Position by shard id. A shard at its end stays as a tombstone while it is listed.
+    """
+
+    name: str
+    arn: str
+    created_ms: int
+    consumer: str
+    shards: Mapping[str, Position] = field(default_factory=dict)
+
+    def with_shards(self, shards: Mapping[str, Position]) -> StreamOffset:
+        return replace(self, shards=dict(shards))
+
+    def ended(self, shard_id: str) -> bool:
+        return isinstance(self.shards.get(shard_id), ShardEnd)
+
+
+@dataclass(frozen=True)
+class SourceOffset:
+    """Positions in all streams of a source, by ARN."""
+
+    streams: Mapping[str, StreamOffset]
+
+    def single(self) -> StreamOffset:
+        """The one stream of a source that reads one stream."""
+        if len(self.streams) != 1:
+            raise OffsetError(
+                f"The checkpoint holds {len(self.streams)} streams ({', '.join(self.streams)}), "
+                "and this version reads one.",
+                "Use the version that wrote it, or start with a new checkpointLocation.",
+            )
+        return next(iter(self.streams.values()))
+
+
+Offset = InitialOffset | SourceOffset
+
+
+def encode_offset(offset: Offset) -> dict[str, Any]:
+    """Offset to the JSON-able form of the current version."""
+    if isinstance(offset, InitialOffset):
+        return {"v": VERSION, "initial": 1}
+    return {
+        "v": VERSION,
+        "streams": {
+            arn: {
+                "name": s.name,
+                "created": s.created_ms,
+                "consumer": s.consumer,
+                "shards": {shard: str(s.shards[shard]) for shard in sorted(s.shards)},
+            }
+            for arn, s in sorted(offset.streams.items())
+        },
+    }
+
+
+def decode_offset(raw: object) -> Offset:
+    """Read an offset of this or an older version.
+
+    Raises:
+        OffsetError: Not an offset of this connector, damaged, or written by a newer version.
+    """
+    if not isinstance(raw, dict) or not isinstance(raw.get("v"), int):
+        raise OffsetError(
+            f"The checkpoint holds {_short(raw)}, which no version of this connector wrote.",
+            "Was it made by another source? Start with a new checkpointLocation.",
+        )
+    if raw["v"] > VERSION:
+        raise OffsetError(
+            f"The checkpoint was written in offset format {raw['v']}; this version of kinesis_ds "
+            f"reads up to {VERSION}.",
+            "Upgrade kinesis_ds to the version that wrote it.",
+        )
+    if raw.get("initial") == 1:
+        return InitialOffset()
+    try:
+        return SourceOffset(
+            {
+                arn: StreamOffset(
+                    name=_typed(s["name"], str),
+                    arn=_typed(arn, str),
+                    created_ms=_typed(s["created"], int),
+                    consumer=_typed(s["consumer"], str),
+                    shards={
+                        _typed(shard, str): parse_position(text)
+                        for shard, text in s["shards"].items()
+                    },
+                )
+                for arn, s in raw["streams"].items()
+            }
+        )
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise OffsetError(
+            f"The checkpoint's offset is damaged: {exc!r} in {_short(raw)}.",
+            "Restore the checkpoint from a copy, or start with a new checkpointLocation.",
+        ) from exc
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _short(raw: object) -> str:
+    text = repr(raw)
+    return text if len(text) <= 200 else text[:200] + "..."

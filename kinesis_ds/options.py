@@ -1,0 +1,473 @@
+"""The options users type: one table, from which parsing, error texts and the reference page come.
+
+Keys are camelCase and case-insensitive. All problems of a query's options are reported together,
+each with the option, the value given, the form expected and, for an unknown key, the nearest known
+one. Secret values never appear in a message or a ``repr``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from kinesis_ds.errors import OptionError
+from kinesis_ds.limits import MIB, PUT_RECORDS_MAX_BYTES, PUT_RECORDS_MAX_RECORDS
+from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, TrimHorizon
+
+Mode = Literal["read", "write"]
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Start at what is written from now on. Resolved once, when the query first runs."""
+
+
+InitialPosition = Latest | TrimHorizon | AtTimestamp
+
+
+# --- parsers: text to value, or ValueError saying what was expected ---------------------------
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("a non-empty text")
+    return value.strip()
+
+
+def _stream_name(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", value.strip()):
+        raise ValueError("1 to 128 letters, digits, '_', '.' or '-'")
+    return value.strip()
+
+
+def _stream_arn(value: str) -> str:
+    if not re.fullmatch(r"arn:[^:]+:kinesis:[^:]+:\d{12}:stream/[a-zA-Z0-9_.-]{1,128}", value.strip()):
+        raise ValueError("arn:<partition>:kinesis:<region>:<account>:stream/<name>")
+    return value.strip()
+
+
+def _url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+(:\d+)?/?", value.strip()):
+        raise ValueError("http://host[:port] or https://host[:port]")
+    return value.strip().rstrip("/")
+
+
+def _bool(value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return value.strip().lower() == "true"
+
+
+_DURATION = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", value.lower())
+        seconds = float(match[1]) * _DURATION[match[2]] if match else -1.0
+        if not at_least_s <= seconds <= at_most_s:
+            raise ValueError(
+                f"a duration with its unit (ms, s, min, h, d) from {at_least_s:g}s to {at_most_s:g}s"
+            )
+        return seconds
+
+    return parse
+
+
+def _size(at_least: int, at_most: int = 1 << 50) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"\s*(\d+)\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
+        size = int(match[1]) * 1024 ** " kmg".index((match[2] or " ")[0].replace("b", " ")) if match else -1
+        if not at_least <= size <= at_most:
+            raise ValueError(f"bytes, or a number with kb, mb or gb, from {at_least} to {at_most} bytes")
+        return size
+
+    return parse
+
+
+def _count(at_least: int, at_most: int = 1 << 50) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"\s*\d+\s*", value) or not at_least <= int(value) <= at_most:
+            raise ValueError(f"a whole number from {at_least} to {at_most}")
+        return int(value)
+
+    return parse
+
+
+def _initial_position(value: str) -> InitialPosition:
+    text = value.strip()
+    lowered = text.lower()
+    if lowered == "latest":
+        return Latest()
+    if lowered in ("trim_horizon", "earliest"):
+        return TRIM_HORIZON
+    if lowered.startswith("at_timestamp"):
+        stamp = text[len("at_timestamp") :].lstrip(" :=")
+        return AtTimestamp(_timestamp_ms(stamp))
+    raise ValueError("latest, trim_horizon, earliest, or at_timestamp <ISO 8601 or epoch seconds>")
+
+
+def _timestamp_ms(stamp: str) -> int:
+    """ISO 8601 with a zone (none means UTC), or seconds since the epoch, to milliseconds."""
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", stamp):
+        return round(float(stamp) * 1000)
+    try:
+        parsed = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", stamp))
+    except ValueError:
+        raise ValueError(
+            "at_timestamp and an ISO 8601 time (2026-11-20T12:00:00Z) or seconds since the epoch"
+        ) from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=timezone.utc)
+    return round(parsed.timestamp() * 1000)
+
+
+def _transport(value: str) -> str:
+    if value.strip().lower() not in ("auto", "http1"):
+        raise ValueError("auto or http1 (http2 is not in this version)")
+    return "http1"
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its names, how its text becomes a value, and what it does."""
+
+    key: str
+    parse: Callable[[str], Any]
+    doc: str
+    default: str | None = None
+    aliases: tuple[str, ...] = ()
+    modes: frozenset[Mode] = field(default_factory=lambda: frozenset({"read", "write"}))
+    secret: bool = False
+
+
+_READ: frozenset[Mode] = frozenset({"read"})
+_WRITE: frozenset[Mode] = frozenset({"write"})
+
+OPTIONS: tuple[Option, ...] = (
+    Option("streamName", _stream_name, "Name of the stream.", aliases=("kinesis.streamName",)),
+    Option("streamARN", _stream_arn, "ARN of the stream, instead of its name.", aliases=("kinesis.streamARN",)),
+    Option("region", _text, "AWS region; by default that of the environment.", aliases=("kinesis.region",)),
+    Option(
+        "endpoint",
+        _url,
+        "Endpoint of Kinesis, for a local server or a VPC endpoint.",
+        aliases=("endpointUrl", "kinesis.endpointUrl"),
+    ),
+    Option(
+        "awsAccessKey",
+        _text,
+        "Access key id; by default the AWS credential chain is used.",
+        aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"),
+        secret=True,
+    ),
+    Option("awsSecretKey", _text, "Secret key of `awsAccessKey`.", aliases=("kinesis.awsSecretKey",), secret=True),
+    Option("sessionToken", _text, "Session token of `awsAccessKey`.", aliases=("kinesis.sessionToken",), secret=True),
+    Option(
+        "transport",
+        _transport,
+        "How subscriptions travel. This version knows `http1`.",
+        default="auto",
+        modes=_READ,
+    ),
+    Option(
+        "initialPosition",
+        _initial_position,
+        "Where a new query starts: `latest`, `trim_horizon` (`earliest`), or `at_timestamp` with an ISO 8601 "
+        "time or epoch seconds. A query with a checkpoint goes on from there.",
+        default="latest",
+        aliases=("startingPosition", "kinesis.startingPosition"),
+        modes=_READ,
+    ),
+    Option(
+        "consumerName",
+        _stream_name,
+        "Name of the enhanced fan-out consumer, registered when missing. By default each query makes up a name "
+        "and keeps it in its checkpoint.",
+        aliases=("kinesis.consumerName",),
+        modes=_READ,
+    ),
+    Option(
+        "registerConsumerTimeoutInterval",
+        _duration(1, 3600),
+        "How long to wait for the consumer to become ACTIVE.",
+        default="300s",
+        modes=_READ,
+    ),
+    Option(
+        "requireConsumerDeregistration",
+        _bool,
+        "Deregister the consumer when the query stops. Idle consumers are billed by AWS.",
+        default="false",
+        modes=_READ,
+    ),
+    Option(
+        "failOnDataLoss",
+        _bool,
+        "Fail when records the checkpoint needs are gone. With `false`, warn and go on at the oldest record.",
+        default="true",
+        aliases=("kinesis.failOnDataLoss",),
+        modes=_READ,
+    ),
+    Option(
+        "fetchBufferSize",
+        _size(1 * MIB),
+        "Hard bound, in bytes, of everything received and not yet committed.",
+        default="256mb",
+        modes=_READ,
+    ),
+    Option(
+        "shardFetchInterval",
+        _duration(1, 3600),
+        "How often the list of shards is refreshed.",
+        default="10s",
+        aliases=("kinesis.describeShardInterval",),
+        modes=_READ,
+    ),
+    Option(
+        "subscriptionIdleTimeout",
+        _duration(1, 3600),
+        "A subscription whose buffer has been full this long is given back and opened again when there is room.",
+        default="30s",
+        modes=_READ,
+    ),
+    Option(
+        "agentHost",
+        _text,
+        "Address the shard agent listens on. With the default only tasks on the driver's machine reach it; others "
+        "read their ranges from Kinesis.",
+        default="127.0.0.1",
+        modes=_READ,
+    ),
+    Option(
+        "maxInFlightRecords",
+        _count(1),
+        "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when it is reached.",
+        default="10000",
+        modes=_WRITE,
+    ),
+    Option(
+        "maxInFlightBytes",
+        _size(1 * MIB),
+        "The same bound in bytes (data and partition keys).",
+        default="32mb",
+        modes=_WRITE,
+    ),
+    Option(
+        "maxInFlightRequests",
+        _count(1, 1000),
+        "PutRecords requests under way at once, per task.",
+        default="16",
+        modes=_WRITE,
+    ),
+    Option(
+        "batchMaxRecords",
+        _count(1, PUT_RECORDS_MAX_RECORDS),
+        "Records in one PutRecords request, at most.",
+        default=str(PUT_RECORDS_MAX_RECORDS),
+        modes=_WRITE,
+    ),
+    Option(
+        "batchMaxBytes",
+        _size(1024, PUT_RECORDS_MAX_BYTES),
+        "Bytes in one PutRecords request, at most, partition keys included.",
+        default="5mb",
+        modes=_WRITE,
+    ),
+    Option(
+        "retryTimeout",
+        _duration(1, 3600),
+        "How long one record is retried before its task fails.",
+        default="120s",
+        modes=_WRITE,
+    ),
+    Option(
+        "diagnosticsDirectory",
+        _text,
+        "A local directory into which counters are written once a second, as JSON.",
+    ),
+)
+
+# Keys that Spark itself puts among a source's or sink's options.
+_FROM_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
+_BY_NAME = {name.lower(): o for o in OPTIONS for name in (o.key, *o.aliases)}
+
+
+@dataclass(frozen=True)
+class AwsOptions:
+    """Where Kinesis is and who asks. ``repr`` shows no secret."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class StreamId:
+    """How the user named the stream: by name or by ARN (exactly one is given)."""
+
+    name: str | None = None
+    arn: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.arn or self.name or "?"
+
+    def request(self) -> dict[str, str]:
+        """The members that name the stream in an API request."""
+        return {"StreamARN": self.arn} if self.arn else {"StreamName": self.name or ""}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a source. Durations in seconds, sizes in bytes."""
+
+    stream: StreamId
+    aws: AwsOptions
+    initial_position: InitialPosition
+    consumer_name: str | None
+    register_timeout_s: float
+    deregister: bool
+    fail_on_data_loss: bool
+    buffer_bytes: int
+    discovery_interval_s: float
+    idle_timeout_s: float
+    agent_host: str
+    diagnostics_dir: str | None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of a sink. Durations in seconds, sizes in bytes."""
+
+    stream: StreamId
+    aws: AwsOptions
+    max_in_flight_records: int
+    max_in_flight_bytes: int
+    max_in_flight_requests: int
+    batch_max_records: int
+    batch_max_bytes: int
+    retry_timeout_s: float
+    diagnostics_dir: str | None
+
+
+def parse_read_options(raw: Mapping[str, str]) -> ReadOptions:
+    """Options of ``readStream``.
+
+    Raises:
+        OptionError: Naming every problem at once.
+    """
+    v, problems = _parse(raw, "read")
+    _raise(problems)
+    return ReadOptions(
+        stream=StreamId(v["streamName"], v["streamARN"]),
+        aws=_aws(v),
+        initial_position=v["initialPosition"],
+        consumer_name=v["consumerName"],
+        register_timeout_s=v["registerConsumerTimeoutInterval"],
+        deregister=v["requireConsumerDeregistration"],
+        fail_on_data_loss=v["failOnDataLoss"],
+        buffer_bytes=v["fetchBufferSize"],
+        discovery_interval_s=v["shardFetchInterval"],
+        idle_timeout_s=v["subscriptionIdleTimeout"],
+        agent_host=v["agentHost"],
+        diagnostics_dir=v["diagnosticsDirectory"],
+    )
+
+
+def parse_write_options(raw: Mapping[str, str]) -> WriteOptions:
+    """Options of ``writeStream``.
+
+    Raises:
+        OptionError: Naming every problem at once.
+    """
+    v, problems = _parse(raw, "write")
+    _raise(problems)
+    return WriteOptions(
+        stream=StreamId(v["streamName"], v["streamARN"]),
+        aws=_aws(v),
+        max_in_flight_records=v["maxInFlightRecords"],
+        max_in_flight_bytes=v["maxInFlightBytes"],
+        max_in_flight_requests=v["maxInFlightRequests"],
+        batch_max_records=v["batchMaxRecords"],
+        batch_max_bytes=v["batchMaxBytes"],
+        retry_timeout_s=v["retryTimeout"],
+        diagnostics_dir=v["diagnosticsDirectory"],
+    )
+
+
+def _aws(v: Mapping[str, Any]) -> AwsOptions:
+    arn = v["streamARN"]
+    return AwsOptions(
+        region=v["region"] or (arn.split(":")[3] if arn else None),
+        endpoint=v["endpoint"],
+        access_key=v["awsAccessKey"],
+        secret_key=v["awsSecretKey"],
+        session_token=v["sessionToken"],
+    )
+
+
+def _parse(raw: Mapping[str, str], mode: Mode) -> tuple[dict[str, Any], list[str]]:
+    problems: list[str] = []
+    given: dict[str, tuple[str, str]] = {}
+    for key, text in raw.items():
+        option = _BY_NAME.get(key.lower())
+        if option is None:
+            if key.lower() not in _FROM_SPARK:
+                problems.append(_unknown(key, mode))
+        elif mode not in option.modes:
+            other = "reading" if mode == "write" else "writing"
+            problems.append(f"{option.key} is an option of {other} only")
+        elif option.key in given and given[option.key][1] != text:
+            problems.append(f"{key} and {given[option.key][0]} both set {option.key}; give one")
+        else:
+            given[option.key] = (key, text)
+
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        _, text = given.get(option.key, ("", option.default))
+        values[option.key] = None
+        if text is not None and mode in option.modes:
+            try:
+                values[option.key] = option.parse(text)
+            except ValueError as exc:
+                shown = "(hidden)" if option.secret else repr(text)
+                problems.append(f"{option.key} is {shown}, expected {exc}")
+    problems += _contradictions(given)
+    return values, problems
+
+
+def _contradictions(given: Mapping[str, object]) -> list[str]:
+    problems = []
+    if ("streamName" in given) == ("streamARN" in given):
+        problems.append("give streamName or streamARN (exactly one of them)")
+    if ("awsAccessKey" in given) != ("awsSecretKey" in given):
+        problems.append("awsAccessKey and awsSecretKey go together; one of them is missing")
+    if "sessionToken" in given and "awsAccessKey" not in given:
+        problems.append("sessionToken needs awsAccessKey and awsSecretKey")
+    return problems
+
+
+def _unknown(key: str, mode: Mode) -> str:
+    known = {n.lower(): n for o in OPTIONS if mode in o.modes for n in (o.key, *o.aliases)}
+    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.6)
+    hint = f"; did you mean {known[near[0]]}?" if near else ""
+    return f"unknown option {key!r}{hint}"
+
+
+def _raise(problems: list[str]) -> None:
+    if problems:
+        listed = "; ".join(f"({i}) {p}" for i, p in enumerate(problems, 1))
+        raise OptionError(
+            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} with the options: {listed}.",
+            "All options: docs/reference/options.md.",
+        )

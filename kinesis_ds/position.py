@@ -1,0 +1,97 @@
+"""Where a reader stands in one shard. Pure values.
+
+A position names the gap *before* the next record to read. Sequence numbers are kept as the strings
+the service gave (some servers pad them) and compared as integers, never by equality with a record:
+they have gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from kinesis_ds.errors import OffsetError
+
+
+@dataclass(frozen=True)
+class TrimHorizon:
+    """Before the oldest record that the shard still holds."""
+
+    def __str__(self) -> str:
+        return "TRIM_HORIZON"
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """Before the first record that arrived at ``ms`` (milliseconds since the epoch) or later."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"AT_TIMESTAMP:{self.ms}"
+
+
+@dataclass(frozen=True)
+class After:
+    """Behind the record with this sequence number, and before every later one."""
+
+    sequence_number: str
+
+    @property
+    def number(self) -> int:
+        return int(self.sequence_number)
+
+    def __str__(self) -> str:
+        return f"AFTER:{self.sequence_number}"
+
+
+@dataclass(frozen=True)
+class ShardEnd:
+    """Behind the last record of a closed shard."""
+
+    def __str__(self) -> str:
+        return "SHARD_END"
+
+
+Position = Union[TrimHorizon, AtTimestamp, After, ShardEnd]
+
+TRIM_HORIZON = TrimHorizon()
+SHARD_END = ShardEnd()
+
+
+def parse_position(text: object) -> Position:
+    """Read a position as ``str(position)`` wrote it.
+
+    Raises:
+        OffsetError: The text is not a position.
+    """
+    if text == "TRIM_HORIZON":
+        return TRIM_HORIZON
+    if text == "SHARD_END":
+        return SHARD_END
+    if isinstance(text, str):
+        kind, _, value = text.partition(":")
+        if value.isascii() and value.isdigit():
+            if kind == "AFTER":
+                return After(value)
+            if kind == "AT_TIMESTAMP":
+                return AtTimestamp(int(value))
+    raise OffsetError(
+        f"{text!r} is not a shard position.",
+        "Expected TRIM_HORIZON, SHARD_END, AT_TIMESTAMP:<ms> or AFTER:<sequence number>.",
+    )
+
+
+def precedes(left: Position, right: Position) -> bool:
+    """Tell whether reading from ``left`` can reach ``right`` by going forward, and is not there yet.
+
+    A start that names no record (``TRIM_HORIZON``, ``AT_TIMESTAMP``) comes before every
+    ``AFTER`` and before the shard's end; two of them have no order.
+    """
+    if isinstance(left, ShardEnd):
+        return False
+    if isinstance(right, ShardEnd):
+        return True
+    if isinstance(right, After):
+        return left.number < right.number if isinstance(left, After) else True
+    return False
