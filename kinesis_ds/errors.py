@@ -16,6 +16,9 @@ class KinesisConnectorError(Exception):
     Args:
         message: What happened and to what.
         remedy: What the reader of the message can do about it.
+
+    Attributes:
+        code: The service's error code where the error is its answer, else empty.
     """
 
     condition: ClassVar[str] = "KINESIS_ERROR"
@@ -25,6 +28,7 @@ class KinesisConnectorError(Exception):
         super().__init__(message, remedy)
         self.message = message
         self.remedy = remedy
+        self.code = ""
 
     def __str__(self) -> str:
         remedy = f" {self.remedy}" if self.remedy else ""

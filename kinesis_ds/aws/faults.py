@@ -101,13 +101,8 @@ def service_error(operation: str, target: str, code: str, message: str, status: 
         error = TransientError(said)
     else:
         error = InvalidRequestError(said, "Kinesis refused the request itself; trying again will not help.")
-    error.code = code  # type: ignore[attr-defined]
+    error.code = code
     return error
-
-
-def error_code(exc: BaseException) -> str:
-    """The service's code of an error made by :func:`service_error`, or an empty text."""
-    return getattr(exc, "code", "")
 
 
 def translate(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
