@@ -8,7 +8,8 @@ times more than the decoding itself; what comes back is bytes, decoded by :mod:`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -30,6 +31,17 @@ _CONNECT_TIMEOUT_S = 10.0
 _CALL_TIMEOUT_S = 30.0
 # aiohttp stops reading a socket at twice this, and so does a shard whose buffer is full.
 _READ_AHEAD_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True)
+class EventStream:
+    """A subscription's bytes as they come off the socket, and a way to break it off.
+
+    What the reader does not take stays in the socket, and TCP holds the server back.
+    """
+
+    chunks: AsyncIterator[bytes]
+    abort: Callable[[], None]
 
 
 class Connection:
@@ -118,11 +130,8 @@ class Connection:
     @contextlib.asynccontextmanager
     async def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, target: str
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a subscription; yields the chunks of its event stream as they come off the socket.
-
-        The caller reads at its own pace: what it does not take stays in the socket, and TCP holds
-        the server back. Leaving the context closes the connection.
+    ) -> AsyncIterator[EventStream]:
+        """Open a subscription. Leaving the context closes its connection.
 
         Raises:
             KinesisConnectorError: The call was refused, or the connection broke.
@@ -139,7 +148,7 @@ class Connection:
                 if response.status != 200:
                     answer = await response.content.read(64 * 1024)
                     raise _error_of(response, answer, "SubscribeToShard", target)
-                yield response.content.iter_any()
+                yield EventStream(response.content.iter_any(), response.close)
         except Exception as exc:
             raise translate(exc, "SubscribeToShard", target) from exc
 

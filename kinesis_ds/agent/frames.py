@@ -1,0 +1,129 @@
+"""AWS event-stream framing: from the bytes of a socket to messages. Incremental, no I/O.
+
+A message is ``total length | header length | CRC of those | headers | payload | CRC of all before``
+(https://smithy.io/2.0/aws/amazon-eventstream.html). The size of a message is known as soon as its
+first 12 bytes are there, so room for it can be asked for before the rest is read.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from kinesis_ds.errors import ProtocolError
+from kinesis_ds.limits import MAX_FRAME_BYTES
+
+_PRELUDE = struct.Struct(">III")
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_OVERHEAD = _PRELUDE.size + 4
+# Bytes of each header value type; types 6 and 7 (bytes, text) carry a 16-bit length instead.
+_FIXED_VALUE = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_TEXT = 7
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. Its checksum is not checked before :meth:`check`, which is left to the decoder."""
+
+    raw: bytes
+    headers_length: int
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
+    def check(self) -> None:
+        """Compare the checksum.
+
+        Raises:
+            ProtocolError: The bytes are not those that were sent.
+        """
+        (expected,) = _U32.unpack_from(self.raw, len(self.raw) - 4)
+        if zlib.crc32(memoryview(self.raw)[:-4]) != expected:
+            raise ProtocolError(
+                f"An event of {len(self.raw)} bytes arrived damaged (its checksum is wrong)."
+            )
+
+    def headers(self) -> dict[str, str]:
+        """The text headers; those of other types are passed over.
+
+        Raises:
+            ProtocolError: The headers do not fit their length.
+        """
+        found: dict[str, str] = {}
+        at, end = _PRELUDE.size, _PRELUDE.size + self.headers_length
+        try:
+            while at < end:
+                name_end = at + 1 + self.raw[at]
+                name = self.raw[at + 1 : name_end].decode()
+                kind = self.raw[name_end]
+                at = name_end + 1
+                if kind in _FIXED_VALUE:
+                    at += _FIXED_VALUE[kind]
+                    continue
+                (length,) = _U16.unpack_from(self.raw, at)
+                at += 2 + length
+                if kind == _TEXT:
+                    found[name] = self.raw[at - length : at].decode()
+        except (IndexError, struct.error, UnicodeDecodeError) as exc:
+            raise ProtocolError("An event's headers are malformed.") from exc
+        if at != end:
+            raise ProtocolError("An event's headers are longer than they say.")
+        return found
+
+    @property
+    def payload(self) -> memoryview:
+        return memoryview(self.raw)[_PRELUDE.size + self.headers_length : -4]
+
+
+class MessageParser:
+    """Cuts a byte stream into messages.
+
+    Feed it chunks; ask :meth:`next_size` how large the message under way is, and :meth:`take` for it
+    once all of it has come.
+    """
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        self._buffer += chunk
+
+    @property
+    def pending(self) -> int:
+        """Bytes held of messages not taken yet."""
+        return len(self._buffer)
+
+    def next_size(self) -> int | None:
+        """Size in bytes of the message under way, None while its first 12 bytes are not there.
+
+        Raises:
+            ProtocolError: This is no event stream, or a message longer than the limit.
+        """
+        if len(self._buffer) < _PRELUDE.size:
+            return None
+        total, headers, crc = _PRELUDE.unpack_from(self._buffer)
+        if zlib.crc32(memoryview(self._buffer)[:8]) != crc:
+            raise ProtocolError(
+                "What the endpoint sent is not an event stream (wrong checksum at the start of an event)."
+            )
+        if total < _OVERHEAD + headers:
+            raise ProtocolError(f"An event says it is {total} bytes long, shorter than its own headers.")
+        if total > self._max_bytes:
+            raise ProtocolError(
+                f"An event of {total} bytes is over the connector's limit of {self._max_bytes} bytes."
+            )
+        return int(total)
+
+    def take(self) -> Message | None:
+        """The message under way, if all of it is there."""
+        size = self.next_size()
+        if size is None or len(self._buffer) < size:
+            return None
+        raw = bytes(memoryview(self._buffer)[:size])
+        (headers_length,) = _U32.unpack_from(raw, 4)
+        del self._buffer[:size]
+        return Message(raw, headers_length)

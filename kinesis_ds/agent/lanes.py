@@ -1,0 +1,68 @@
+"""Per-shard executors: one serial lane a shard, all lanes on a few shared threads.
+
+Work of a lane runs in the order it was given, never two pieces at once. A lane gives its thread back
+after each piece, so a busy shard cannot starve another. A lane is not bounded here: what is
+submitted has been paid for in the buffer pool first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+logger = logging.getLogger(__name__)
+
+
+class Lane:
+    """A queue of work done one piece after the other."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._work: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Queue a piece of work. Never blocks; ``work`` must not raise."""
+        with self._lock:
+            self._work.append(work)
+            if self._scheduled:
+                return
+            self._scheduled = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        try:
+            self._threads.submit(self._run_one)
+        except RuntimeError:  # the executor is shut down: the agent is closing
+            logger.debug("lane dropped its work at shutdown")
+
+    def _run_one(self) -> None:
+        with self._lock:
+            work = self._work.popleft()
+        try:
+            work()
+        except Exception:
+            logger.exception("work of a shard's lane failed; please report this")
+        with self._lock:
+            self._scheduled = bool(self._work)
+            again = self._scheduled
+        if again:
+            self._schedule()
+
+
+class LaneExecutor:
+    """Threads for any number of lanes."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kinesis-decode")
+
+    def lane(self) -> Lane:
+        return Lane(self._threads)
+
+    def close(self) -> None:
+        """Drop queued work and wait for the pieces under way."""
+        self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,115 @@
+"""The event loop that performs what subscriptions decide. It parses frames, hands off, and waits.
+
+One thread, one loop, one :class:`~kinesis_ds.aws.connection.Connection`. Nothing on the loop blocks:
+decoding happens in the shard's lane, and a shard whose buffer is full simply stops reading its own
+socket until the buffer's callback says there is room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+from kinesis_ds.aws.connection import Connection
+from kinesis_ds.errors import InternalError, TransientError
+from kinesis_ds.options import AwsOptions
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+
+
+class NetworkLoop:
+    """A thread with an event loop and an open connection. Close it when done.
+
+    Raises:
+        KinesisConnectorError: The connection could not be set up (no region, for example).
+    """
+
+    def __init__(self, aws: AwsOptions) -> None:
+        self._aws = aws
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping: asyncio.Event | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.connection: Connection = None  # type: ignore[assignment]
+        self._thread = threading.Thread(target=self._main, name="kinesis-network", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT_S):
+            raise InternalError("The network loop did not start.", "Please report this.")
+        if self._failure is not None:
+            self._thread.join(_STOP_TIMEOUT_S)
+            raise self._failure
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float, what: str) -> T:
+        """Run a coroutine on the loop and wait for its result; for other threads.
+
+        Raises:
+            TransientError: No result within ``timeout_s``; the work is cancelled.
+        """
+        if not self._thread.is_alive():
+            work.close()
+            raise InternalError(f"{what}: the network loop has ended.")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeout:
+            future.cancel()
+            raise TransientError(
+                f"{what} took longer than {timeout_s:g}s.", "Is the endpoint reachable from here?"
+            ) from None
+
+    def post(self, callback: Any, *args: Any) -> None:
+        """Call something on the loop soon; from any thread, never blocking."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task that this loop owns; call on the loop. It is cancelled at :meth:`close`."""
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def close(self) -> None:
+        """Cancel all tasks, close the connection, end the thread. Idempotent."""
+        if self._stopping is not None:
+            self.post(self._stopping.set)
+        self._thread.join(_STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            logger.warning("the network loop did not end within %gs", _STOP_TIMEOUT_S)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("task %s failed; please report this", task.get_name(), exc_info=task.exception())
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._live())
+        except BaseException as exc:  # handed to the thread that started us
+            self._failure = exc
+        finally:
+            self._ready.set()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    async def _live(self) -> None:
+        self._stopping = asyncio.Event()
+        async with Connection(self._aws) as connection:
+            self.connection = connection
+            self._ready.set()
+            await self._stopping.wait()
+            while self._tasks:
+                for task in tuple(self._tasks):
+                    task.cancel()
+                await asyncio.wait(tuple(self._tasks), timeout=1)

@@ -1,0 +1,422 @@
+"""Performs one shard's subscription: the instructions of ``subscription`` on a real network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+
+from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.decode import decode_event
+from kinesis_ds.agent.frames import Message, MessageParser
+from kinesis_ds.agent.lanes import Lane
+from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.agent.subscription import (
+    AwaitRoom,
+    Broke,
+    CheckEnd,
+    Close,
+    Diagnose,
+    Diagnosed,
+    EndChecked,
+    Fail,
+    Finish,
+    Open,
+    Opened,
+    Progressed,
+    ReachedEnd,
+    Refused,
+    RoomAgain,
+    Starved,
+    Stimulus,
+    Subscription,
+    Tick,
+    WakeAt,
+    Warn,
+)
+from kinesis_ds.aws.connection import EventStream
+from kinesis_ds.aws.faults import service_error
+from kinesis_ds.aws.records import shard_is_drained
+from kinesis_ds.clock import Clock
+from kinesis_ds.errors import InternalError, KinesisConnectorError, ResourceInUseError, TransientError
+from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
+from kinesis_ds.position import After, AtTimestamp, Position
+
+logger = logging.getLogger(__name__)
+
+_SUBSCRIBE_TIMEOUT_S = 60.0
+# Room asked for before a parked shard subscribes again, so that it does not park at once.
+_ROOM_TO_RESUME = 512 * 1024
+
+
+@dataclass
+class ShardCounters:
+    """What happened to one shard since the agent started. Written by its lane and its loop only."""
+
+    records: int = 0
+    bytes: int = 0
+    events: int = 0
+    millis_behind: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    back_pressure_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardContext:
+    """What a runner needs to know about its shard and its surroundings."""
+
+    stream: str
+    stream_arn: str
+    shard_id: str
+    first_sequence_number: str
+    consumer_arn: str
+    idle_timeout_s: float
+    diagnose: Callable[[str], Any]
+    """Coroutine function: shard id to the error that explains why it cannot be subscribed, or None."""
+    changed: Callable[[], None]
+    """Called on the loop when a shard broke or ended: the list of shards is worth a look."""
+
+    @property
+    def label(self) -> str:
+        return f"shard {self.shard_id} of stream {self.stream}"
+
+
+class SubscriptionRunner:
+    """One shard's subscription, alive. All methods but :meth:`process` run on the network loop."""
+
+    def __init__(
+        self,
+        context: ShardContext,
+        machine: Subscription,
+        buffer: ShardBuffer,
+        pool: BufferPool,
+        lane: Lane,
+        network: NetworkLoop,
+        clock: Clock,
+    ) -> None:
+        self.context = context
+        self.machine = machine
+        self.buffer = buffer
+        self.counters = ShardCounters()
+        self.failure: KinesisConnectorError | None = None
+        self._pool = pool
+        self._lane = lane
+        self._network = network
+        self._clock = clock
+        self._connection_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        # The lane's own: where the next event is expected to go on, and the generation of which
+        # nothing more may be used, because one of its events could not be.
+        self._received: Position = machine.position
+        self._spoilt = 0
+
+    def start(self) -> None:
+        self.tell(Tick())
+
+    def tell(self, stimulus: Stimulus) -> None:
+        """Give the machine a stimulus and do what it says."""
+        before = self.machine.state
+        try:
+            instructions = self.machine.handle(stimulus, self._clock.monotonic())
+        except InternalError as exc:
+            self.failure = exc
+            raise
+        for instruction in instructions:
+            self._perform(instruction)
+        if self.machine.state is not before:
+            logger.debug("%s: %s -> %r", self.context.label, stimulus, self.machine)
+
+    def _perform(self, instruction: object) -> None:
+        match instruction:
+            case Open(generation, position):
+                self._connection_task = self._spawn(self._stream(generation, position), "subscription")
+            case Close():
+                if self._connection_task is not None:
+                    self._connection_task.cancel()
+                    self._connection_task = None
+            case WakeAt(when):
+                self._wake_at(when)
+            case AwaitRoom():
+                self._await_room()
+            case CheckEnd(generation, position):
+                self.context.changed()
+                self._spawn(self._check_end(generation, position), "end-check")
+            case Diagnose(generation):
+                self._spawn(self._diagnose(generation), "diagnosis")
+            case Finish():
+                self.buffer.end()
+                logger.info("shard read to its end shard=%s stream=%s", self.context.shard_id, self.context.stream)
+                self.context.changed()
+            case Fail(error):
+                self.failure = error
+            case Warn(text):
+                logger.warning("%s", text)
+
+    def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
+        return self._network.spawn(work, f"{what} {self.context.shard_id}")
+
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, when - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self.tell, Tick())
+
+    def _await_room(self) -> None:
+        shard = self.context.shard_id
+
+        def resume() -> None:
+            self._pool.change(shard, -_ROOM_TO_RESUME, 0)
+            self.tell(RoomAgain())
+
+        if self._pool.request(shard, _ROOM_TO_RESUME, lambda: self._network.post(resume)):
+            resume()
+
+    # --- one connection -------------------------------------------------------------------------
+
+    async def _stream(self, generation: int, position: Position) -> None:
+        """Open a subscription and carry its messages to the lane until it ends."""
+        connection = self._network.connection
+        context = self.context
+        opened = False
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                stream = await asyncio.wait_for(
+                    stack.enter_async_context(
+                        connection.subscribe(context.consumer_arn, context.shard_id, position, context.label)
+                    ),
+                    _SUBSCRIBE_TIMEOUT_S,
+                )
+                opened = True
+                self.tell(Opened(generation))
+                await self._carry(generation, stream)
+            ending: KinesisConnectorError | None = None
+        except asyncio.TimeoutError:
+            ending = TransientError(f"SubscribeToShard for {context.label} was not answered.")
+        except KinesisConnectorError as exc:
+            ending = exc
+        if ending is not None and not isinstance(ending, ResourceInUseError):
+            logger.debug("%s: %s", context.label, ending)
+        if ending is not None:
+            self._count(ending)
+        if opened:
+            # Through the lane, so that it comes after every event before it was decoded.
+            self._lane.submit(lambda: self._network.post(self._broke, generation, ending))
+        elif ending is not None:
+            self.tell(Refused(generation, ending))
+
+    def _broke(self, generation: int, error: KinesisConnectorError | None) -> None:
+        self.context.changed()
+        self.tell(Broke(generation, error))
+
+    async def _carry(self, generation: int, stream: EventStream) -> None:
+        parser = MessageParser()
+        room = 0
+        alarm = _SilenceAlarm(stream.abort)
+        try:
+            while True:
+                try:
+                    with alarm:
+                        chunk = await stream.chunks.__anext__()
+                except StopAsyncIteration:
+                    break
+                parser.feed(chunk)
+                while (size := parser.next_size()) is not None:
+                    room = room or await self._room_for(generation, size)
+                    message = parser.take()
+                    if message is None:
+                        break
+                    room = 0
+                    self._lane.submit(functools.partial(self.process, generation, message))
+        except aiohttp.ClientError as exc:
+            if alarm.rang:
+                raise TransientError(
+                    f"Nothing came from {self.context.label} for {SUBSCRIPTION_SILENCE_S:g}s, not even a heartbeat."
+                ) from exc
+            raise
+        finally:
+            alarm.close()
+            if room:
+                self._pool.change(self.context.shard_id, -room, 0)
+        if parser.pending:
+            raise TransientError(f"The event stream of {self.context.label} was cut inside an event.")
+
+    async def _room_for(self, generation: int, size: int) -> int:
+        """Reserve room in the pool; while there is none, only this shard stops reading."""
+        shard = self.context.shard_id
+        loop = asyncio.get_running_loop()
+        granted: asyncio.Future[None] = loop.create_future()
+
+        def grant() -> None:
+            if granted.done():
+                self._pool.change(shard, -size, 0)  # granted too late: nobody wants it any more
+            else:
+                granted.set_result(None)
+
+        if self._pool.request(shard, size, lambda: self._network.post(grant)):
+            return size
+        since = self._clock.monotonic()
+        try:
+            await asyncio.wait_for(asyncio.shield(granted), self.context.idle_timeout_s)
+        except asyncio.TimeoutError:
+            self._pool.withdraw(shard)
+            if granted.done():
+                return size
+            granted.cancel()
+            self.tell(Starved(generation))  # cancels this task
+            await asyncio.sleep(0)
+            raise TransientError(f"{self.context.label} was given back") from None
+        except asyncio.CancelledError:
+            self._pool.withdraw(shard)
+            if granted.done() and not granted.cancelled():
+                self._pool.change(shard, -size, 0)
+            granted.cancel()
+            raise
+        finally:
+            self.counters.back_pressure_s += self._clock.monotonic() - since
+        return size
+
+    # --- the lane -------------------------------------------------------------------------------
+
+    def process(self, generation: int, message: Message) -> None:
+        """Check, decode and buffer one message. Runs in the shard's lane."""
+        size = message.size
+        try:
+            if generation == self._spoilt or generation != self.machine.generation:
+                # Replaced, or an event before this one was bad: a later connection reads it again.
+                self._pool.change(self.context.shard_id, -size, 0)
+                return
+            message.check()
+            headers = message.headers()
+            if headers.get(":message-type") in ("exception", "error"):
+                raise service_error(
+                    "SubscribeToShard",
+                    self.context.label,
+                    headers.get(":exception-type") or headers.get(":error-code") or "UnknownException",
+                    headers.get(":error-message") or _message_of(message.payload),
+                )
+            if headers.get(":event-type") != "SubscribeToShardEvent":
+                self._pool.change(self.context.shard_id, -size, 0)
+                return
+            event = decode_event(message.payload, self._received)
+        except KinesisConnectorError as exc:
+            self._spoilt = generation
+            self._pool.change(self.context.shard_id, -size, 0)
+            self._network.post(self._abandon, generation, exc)
+            return
+        rows = event.records.batch.num_rows if event.records else 0
+        dropped_all = event.received > 0 and rows == 0
+        position = self._next_position(event.continuation, dropped_all, event.records)
+        self._received = position
+        self.buffer.append(event.records, position, size)
+        self.counters.events += 1
+        self.counters.records += rows
+        self.counters.bytes += size
+        self.counters.millis_behind = event.millis_behind
+        if event.continuation is None:
+            self._network.post(self.tell, ReachedEnd(generation, event.has_children))
+        else:
+            self._network.post(self.tell, Progressed(generation, position, rows, event.millis_behind))
+
+    def _next_position(self, continuation: str | None, dropped_all: bool, records: Any) -> Position:
+        """Where to go on after an event.
+
+        A continuation is taken only when it can be resumed from: some servers send "0" before the
+        first record. While everything that arrives is older than the wanted time, the position stays
+        that time, so that a range read again from Kinesis drops the same records.
+        """
+        current = self._received
+        if records is not None:
+            last = After(records.batch.column(2)[-1].as_py())
+        else:
+            last = None
+        if continuation is not None and not (dropped_all and isinstance(current, AtTimestamp)):
+            number = int(continuation)
+            if (
+                number >= int(self.context.first_sequence_number)
+                and number > 0
+                and (last is None or number >= last.number)
+                and not (isinstance(current, After) and number < current.number)
+            ):
+                return After(continuation)
+        return last or current
+
+    def _abandon(self, generation: int, error: KinesisConnectorError) -> None:
+        """An event could not be used: end the connection at what was accepted before it."""
+        self._count(error)
+        if generation == self.machine.generation:
+            if self._connection_task is not None:
+                self._connection_task.cancel()
+                self._connection_task = None
+            self._broke(generation, error)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    async def _check_end(self, generation: int, position: Position) -> None:
+        context = self.context
+        ended = False
+        try:
+            ended = await shard_is_drained(
+                self._network.connection, context.stream_arn, context.shard_id, position, context.label
+            )
+        except KinesisConnectorError as exc:
+            self._count(exc)
+        self.tell(EndChecked(generation, ended))
+
+    async def _diagnose(self, generation: int) -> None:
+        try:
+            error = await self.context.diagnose(self.context.shard_id)
+        except KinesisConnectorError as exc:
+            error = None if exc.retryable else exc
+        self.tell(Diagnosed(generation, error))
+
+    def _count(self, error: KinesisConnectorError) -> None:
+        kind = error.code or type(error).__name__
+        self.counters.errors[kind] = self.counters.errors.get(kind, 0) + 1
+
+
+class _SilenceAlarm:
+    """Breaks a connection off that yields nothing for too long.
+
+    Only time spent waiting for the network counts (inside the ``with``): a shard held back by its
+    own full buffer is not silent. One timer a connection, re-armed lazily, costs nothing per chunk.
+    """
+
+    def __init__(self, abort: Callable[[], None], limit_s: float = SUBSCRIPTION_SILENCE_S) -> None:
+        self.rang = False
+        self._abort = abort
+        self._limit_s = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since: float | None = None
+        self._timer = self._loop.call_later(limit_s, self._look)
+
+    def __enter__(self) -> None:
+        self._waiting_since = self._loop.time()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._waiting_since = None
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        silent = self._loop.time() - self._waiting_since if self._waiting_since is not None else 0.0
+        if silent >= self._limit_s:
+            self.rang = True
+            self._abort()
+            return
+        self._timer = self._loop.call_later(self._limit_s - silent, self._look)
+
+
+def _message_of(payload: memoryview) -> str:
+    try:
+        parsed = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(parsed.get("message") or parsed.get("Message") or "") if isinstance(parsed, dict) else ""

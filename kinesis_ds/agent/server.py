@@ -1,0 +1,131 @@
+"""Serves exact ranges of the buffers over Arrow Flight."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from kinesis_ds.agent.buffer import ShardBuffer
+from kinesis_ds.errors import AgentError, KinesisConnectorError
+from kinesis_ds.position import Position, parse_position
+from kinesis_ds.schema import RECORD_SCHEMA
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+TOKEN_HEADER = "x-kinesis-ds-token"
+# Events at the tip hold a few records each; Spark is better served by fewer, larger batches.
+_SMALL_BATCH_BYTES = 256 * 1024
+_MERGED_BATCH_BYTES = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class AgentAddress:
+    """Where an agent is and what proves that one may ask it. ``repr`` does not show the token."""
+
+    uri: str
+    token: str = field(repr=False)
+
+
+def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:
+    """The request for ``(start, end]`` of a shard."""
+    return orjson.dumps({"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)})
+
+
+def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
+    """Shard, start and end of a request.
+
+    Raises:
+        AgentError: Not a request of this protocol version.
+        OffsetError: A position is malformed.
+    """
+    try:
+        ticket = orjson.loads(raw)
+        if ticket["v"] != PROTOCOL_VERSION:
+            raise AgentError(f"The agent speaks protocol {PROTOCOL_VERSION}, the task {ticket['v']}.")
+        return str(ticket["shard"]), parse_position(ticket["start"]), parse_position(ticket["end"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
+        raise AgentError("The request to the agent is malformed.") from exc
+
+
+class RangeServer:
+    """A Flight server on a port of its own, with a token made for it. Close it when done.
+
+    Args:
+        host: Address to listen on.
+        buffer: Shard id to its buffer; raises AgentError for a shard that is not here.
+    """
+
+    def __init__(self, host: str, buffer: Callable[[str], ShardBuffer]) -> None:
+        token = secrets.token_urlsafe(32)
+        self._server = _Server(
+            f"grpc://{_bracketed(host)}:0", middleware={"token": _TokenCheck(token)}
+        )
+        self._server.buffer = buffer
+        self.address = AgentAddress(f"grpc://{_bracketed(host)}:{self._server.port}", token)
+        self._closing = threading.Lock()
+        logger.info("agent listens uri=%s", self.address.uri)
+
+    def close(self) -> None:
+        """Stop serving; ranges under way are cut off, and their tasks read them from Kinesis."""
+        with self._closing:
+            self._server.shutdown()
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token.encode()
+
+    def start_call(self, info: object, headers: dict[str, list[str]]) -> None:
+        given = headers.get(TOKEN_HEADER, [""])[0]
+        if not hmac.compare_digest(given.encode(), self._token):
+            raise flight.FlightUnauthenticatedError("this agent serves only the query that started it")
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]
+    buffer: Callable[[str], ShardBuffer]
+
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.FlightDataStream:
+        try:
+            shard_id, start, end = decode_ticket(ticket.ticket)
+            batches = self.buffer(shard_id).read(start, end)
+        except KinesisConnectorError as exc:
+            raise flight.FlightServerError(str(exc)) from exc
+        return flight.GeneratorStream(RECORD_SCHEMA, merge_small(batches))
+
+
+def merge_small(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records in the same order, with runs of small batches joined into larger ones."""
+    run: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if run and (size >= _MERGED_BATCH_BYTES or batch.nbytes > _SMALL_BATCH_BYTES):
+            yield _joined(run)
+            run, size = [], 0
+        if batch.nbytes > _SMALL_BATCH_BYTES:
+            yield batch
+            continue
+        run.append(batch)
+        size += batch.nbytes
+    if run:
+        yield _joined(run)
+
+
+def _joined(run: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(run) == 1:
+        return run[0]
+    (joined,) = pa.Table.from_batches(run).combine_chunks().to_batches()
+    return joined
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,176 @@
+"""GetRecords: reading a closed range of a shard exactly, and asking whether a shard is drained.
+
+The answers are decoded by the same code as the events of a subscription, so both ways of reading a
+range give the same records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pyarrow as pa
+
+from kinesis_ds.agent.decode import decode_records, sequence_numbers
+from kinesis_ds.aws.connection import Connection, shard_iterator_request
+from kinesis_ds.clock import Clock
+from kinesis_ds.errors import DataLossError, InvalidRequestError, KinesisConnectorError, ProtocolError
+from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_S
+from kinesis_ds.position import After, Position, ShardEnd
+
+# Failing this long without one good answer ends the read; Spark may then retry the task.
+_GIVE_UP_AFTER_S = 180.0
+_BACKOFF_CAP_S = 10.0
+# Answers in a row that are empty, at the tip, and yet promise more, before an end is doubted.
+_EMPTY_ANSWERS_AT_TIP = 10
+
+
+async def read_range(
+    connection: Connection,
+    stream_arn: str,
+    shard_id: str,
+    start: Position,
+    end: Position,
+    label: str,
+    clock: Clock,
+) -> AsyncIterator[pa.RecordBatch]:
+    """The records in ``(start, end]``, in order, as batches of ``RECORD_SCHEMA``.
+
+    Ends when a record behind ``end`` shows up, at the end of the shard, or at the tip: ``end`` was
+    received once, so everything up to it is there. Never ends because time has passed.
+
+    Raises:
+        DataLossError: The start is no longer in the stream.
+        KinesisConnectorError: Refused, or no good answer for three minutes.
+    """
+    pages = _Pages(connection, stream_arn, shard_id, start, label, clock)
+    at_tip = 0
+    while True:
+        answer = await pages.next()
+        records = decode_records(answer["Records"], pages.position)
+        if records is not None:
+            batch = _up_to(records.batch, records.last, end)
+            if batch.num_rows:
+                yield batch
+            if isinstance(end, After) and records.last >= end.number:
+                return
+            pages.position = After(records.batch.column(2)[-1].as_py())
+        if pages.exhausted:
+            return
+        if answer["Records"] or answer.get("MillisBehindLatest"):
+            at_tip = 0
+            continue
+        if not isinstance(end, ShardEnd):
+            return
+        at_tip += 1
+        if at_tip >= _EMPTY_ANSWERS_AT_TIP:
+            raise ProtocolError(
+                f"{label} was read to its end once, and now Kinesis says that more may come.",
+                "Was the stream deleted and created again?",
+            )
+
+
+async def shard_is_drained(
+    connection: Connection, stream_arn: str, shard_id: str, position: Position, label: str
+) -> bool:
+    """Whether nothing lies behind ``position`` and nothing ever will.
+
+    The evidence is Kinesis' own: no record, and no next iterator.
+    """
+    iterator = await _iterator(connection, stream_arn, shard_id, position, label)
+    while True:
+        answer = await connection.call("GetRecords", {"ShardIterator": iterator}, label)
+        if answer.get("Records") and decode_records(answer["Records"], position) is not None:
+            return False
+        following = answer.get("NextShardIterator")
+        if not following:
+            return True
+        if not answer.get("MillisBehindLatest") and not answer.get("Records"):
+            return False
+        iterator = following
+        await asyncio.sleep(GET_RECORDS_MIN_INTERVAL_S)
+
+
+class _Pages:
+    """GetRecords answers one after the other, at the shard's pace, through passing failures."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream_arn: str,
+        shard_id: str,
+        position: Position,
+        label: str,
+        clock: Clock,
+    ) -> None:
+        self.position = position
+        self.exhausted = False
+        self._connection = connection
+        self._stream_arn = stream_arn
+        self._shard_id = shard_id
+        self._label = label
+        self._clock = clock
+        self._iterator: str | None = None
+        self._not_before = clock.monotonic()
+
+    async def next(self) -> dict[str, Any]:
+        give_up = self._clock.monotonic() + _GIVE_UP_AFTER_S
+        failures = 0
+        while True:
+            try:
+                return await self._once()
+            except KinesisConnectorError as exc:
+                if exc.code == "ExpiredIteratorException":
+                    self._iterator = None  # a fresh one goes on behind the last record read
+                elif not exc.retryable or self._clock.monotonic() > give_up:
+                    raise
+                failures += 1
+                self._not_before = self._clock.monotonic() + random.uniform(
+                    GET_RECORDS_MIN_INTERVAL_S, min(_BACKOFF_CAP_S, 0.25 * 2 ** min(failures, 10))
+                )
+
+    async def _once(self) -> dict[str, Any]:
+        await asyncio.sleep(max(0.0, self._not_before - self._clock.monotonic()))
+        if self._iterator is None:
+            try:
+                self._iterator = await _iterator(
+                    self._connection, self._stream_arn, self._shard_id, self.position, self._label
+                )
+            except InvalidRequestError as exc:
+                raise DataLossError(
+                    f"{self._label}: Kinesis no longer knows the position {self.position} ({exc.message})",
+                    "Records may have expired before they were read. Start with a new checkpointLocation, or "
+                    "remove the batch that cannot be read again.",
+                ) from exc
+        answer = await self._connection.call(
+            "GetRecords", {"ShardIterator": self._iterator, "Limit": GET_RECORDS_MAX_RECORDS}, self._label
+        )
+        self._not_before = self._clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
+        if not isinstance(answer.get("Records"), list):
+            raise ProtocolError(f"GetRecords for {self._label} answered without records.")
+        self._iterator = answer.get("NextShardIterator")
+        self.exhausted = not self._iterator
+        return answer
+
+
+async def _iterator(
+    connection: Connection, stream_arn: str, shard_id: str, position: Position, label: str
+) -> str:
+    answer = await connection.call(
+        "GetShardIterator",
+        {"StreamARN": stream_arn, "ShardId": shard_id, **shard_iterator_request(position)},
+        label,
+    )
+    iterator = answer.get("ShardIterator")
+    if not isinstance(iterator, str):
+        raise ProtocolError(f"GetShardIterator for {label} answered without an iterator.")
+    return iterator
+
+
+def _up_to(batch: pa.RecordBatch, last: int, end: Position) -> pa.RecordBatch:
+    if not isinstance(end, After) or last <= end.number:
+        return batch
+    return batch.slice(0, bisect_right(sequence_numbers(batch), end.number))
