@@ -1,0 +1,6 @@
+import sys
+
+from devtools.commands import main
+from devtools.localstack import LocalStack
+
+sys.exit(main(LocalStack))
