@@ -19,6 +19,7 @@ from kinesis_ds.errors import (
     StreamNotFoundError,
     ThrottledError,
 )
+from kinesis_ds.limits import KIB, RECORD_MAX_BYTES_DEFAULT
 from kinesis_ds.options import StreamId
 from kinesis_ds.shards import Shard
 
@@ -34,6 +35,7 @@ class StreamInfo:
 
     Attributes:
         server_time: The service's clock at the answer, seconds since the epoch, or None.
+        max_record_bytes: Largest record the stream takes, partition key included.
     """
 
     name: str
@@ -41,6 +43,7 @@ class StreamInfo:
     created_ms: int
     status: str
     server_time: float | None
+    max_record_bytes: int = RECORD_MAX_BYTES_DEFAULT
 
 
 async def describe_stream(connection: Connection, stream: StreamId) -> StreamInfo:
@@ -59,6 +62,8 @@ async def describe_stream(connection: Connection, stream: StreamId) -> StreamInf
         created_ms=round(summary["StreamCreationTimestamp"].timestamp() * 1000),
         status=summary["StreamStatus"],
         server_time=_server_time(answer),
+        # Servers (and SDKs) from before UpdateMaxRecordSize do not say.
+        max_record_bytes=summary.get("MaxRecordSizeInKiB", 0) * KIB or RECORD_MAX_BYTES_DEFAULT,
     )
 
 

@@ -1,0 +1,24 @@
+"""Every difference between the PySpark versions that this package supports, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource as _datasource
+
+if TYPE_CHECKING:
+
+    class StreamWriterBase:
+        """The base class of a stream writer, as far as this package uses it."""
+
+        def write(self, iterator: Any) -> Any: ...
+
+    STREAM_WRITER_GETS_ARROW: bool
+else:
+    # DataSourceStreamArrowWriter exists since 4.1; before, a stream writer is given rows.
+    STREAM_WRITER_GETS_ARROW = hasattr(_datasource, "DataSourceStreamArrowWriter")
+    StreamWriterBase = (
+        _datasource.DataSourceStreamArrowWriter
+        if STREAM_WRITER_GETS_ARROW
+        else _datasource.DataSourceStreamWriter
+    )

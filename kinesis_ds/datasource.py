@@ -1,0 +1,48 @@
+"""The entry point that Spark sees: ``format("kinesis")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
+
+from kinesis_ds.errors import OptionError
+from kinesis_ds.options import parse_read_options
+from kinesis_ds.schema import SOURCE_DDL, check_source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+
+class KinesisDataSource(DataSource):
+    """Reads and writes Amazon Kinesis Data Streams.
+
+    Options are checked when the query is built; see ``docs/reference/options.md``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kinesis"
+
+    def schema(self) -> str:
+        parse_read_options(self.options)
+        return SOURCE_DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kinesis_ds.reader.stream import KinesisStreamReader
+
+        options = parse_read_options(self.options)
+        check_source_schema(schema)
+        return KinesisStreamReader(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from kinesis_ds.writer.stream import make_stream_writer
+
+        return make_stream_writer(self.options, schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        raise OptionError("Batch reads of Kinesis are not in this version.", "Use spark.readStream.")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        raise OptionError("Batch writes to Kinesis are not in this version.", "Use df.writeStream.")

@@ -1,0 +1,135 @@
+"""Keeps the list of shards fresh and gives each shard to the agent when its turn has come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from kinesis_ds.agent.agent import ShardAgent
+from kinesis_ds.aws.connection import Connection
+from kinesis_ds.aws.streams import StreamInfo, consumer_is_active, describe_stream, list_shards
+from kinesis_ds.errors import ConsumerError, DataLossError, KinesisConnectorError, OffsetError
+from kinesis_ds.options import StreamId
+from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
+from kinesis_ds.shards import Shard, ShardMap, startable, vanished
+
+logger = logging.getLogger(__name__)
+
+# Looks caused by events (a shard broke or ended) are at least this far apart.
+_MIN_INTERVAL_S = 1.0
+
+
+class Discovery:
+    """Lists the shards now and then, and whenever something about them changed.
+
+    Everything runs on the network loop; ``listed`` and ``failure`` may be read from other threads.
+
+    Args:
+        positions: Where each shard of the checkpoint stands. Shards found later start at the oldest
+            record, after all their parents.
+    """
+
+    def __init__(
+        self,
+        info: StreamInfo,
+        consumer: str,
+        listed: ShardMap,
+        positions: Mapping[str, Position],
+        interval_s: float,
+        *,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self.listed = listed
+        self.failure: KinesisConnectorError | None = None
+        self._info = info
+        self._consumer = consumer
+        self._interval_s = interval_s
+        self._fail_on_data_loss = fail_on_data_loss
+        self._positions = dict(positions)
+        self._tombstones = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
+        self._lost: set[str] = set()
+        self._poke = asyncio.Event()
+
+    def poke(self) -> None:
+        """Look soon: a shard broke or ended. On the network loop."""
+        self._poke.set()
+
+    async def run(self, connection: Connection, agent: ShardAgent) -> None:
+        """Assign what can be read, then keep looking until cancelled or failed."""
+        stream = StreamId(arn=self._info.arn)
+        while True:
+            try:
+                self._reconcile(agent)
+                await self._pause()
+                self.listed = await list_shards(connection, stream)
+            except KinesisConnectorError as exc:
+                if not exc.retryable:
+                    self.failure = exc
+                    return
+                logger.warning("shards could not be listed stream=%s error=%s", self._info.name, exc)
+
+    async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
+        """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are there."""
+        info = self._info
+        now = await describe_stream(connection, StreamId(arn=info.arn))
+        if now.created_ms != info.created_ms:
+            return recreated(info.name)
+        if not await consumer_is_active(connection, info, self._consumer):
+            return ConsumerError(
+                f"The consumer {self._consumer} of stream {info.name} was deregistered while the query was reading.",
+                "Restart the query: it registers the consumer again and goes on from its checkpoint.",
+            )
+        self.listed = await list_shards(connection, StreamId(arn=info.arn))
+        return self._gone(shard_id) if shard_id not in self.listed else None
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_MIN_INTERVAL_S)
+        try:
+            await asyncio.wait_for(self._poke.wait(), max(0.0, self._interval_s - _MIN_INTERVAL_S))
+        except asyncio.TimeoutError:
+            return
+        finally:
+            self._poke.clear()
+
+    def _reconcile(self, agent: ShardAgent) -> None:
+        available = agent.available()
+        drained = self._tombstones | {s for s, p in available.items() if isinstance(p, ShardEnd)}
+        for shard_id in vanished(self.listed, set(available) | set(self._positions), drained):
+            self._on_vanished(shard_id)
+        for shard_id in available:
+            if shard_id in self.listed and self.listed[shard_id].closed:
+                agent.mark_closed(shard_id)
+        tracked = set(available) | self._tombstones
+        for shard in self._ready(tracked, drained):
+            agent.assign(shard, self._positions.get(shard.shard_id, TRIM_HORIZON))
+
+    def _ready(self, tracked: set[str], drained: set[str]) -> list[Shard]:
+        # A shard of the checkpoint that waits for its parents counts as not drained.
+        return startable(self.listed, tracked, drained)
+
+    def _on_vanished(self, shard_id: str) -> None:
+        if shard_id in self._lost:
+            return
+        self._lost.add(shard_id)
+        error = self._gone(shard_id)
+        if self._fail_on_data_loss:
+            raise error
+        logger.warning("%s Going on without it (failOnDataLoss=false).", error.message)
+        self._tombstones.add(shard_id)
+
+    def _gone(self, shard_id: str) -> DataLossError:
+        return DataLossError(
+            f"Shard {shard_id} of stream {self._info.name} is in the checkpoint "
+            f"({self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
+            "Its unread records have expired. Set failOnDataLoss=false to go on without them, or start with a "
+            "new checkpointLocation.",
+        )
+
+
+def recreated(name: str) -> OffsetError:
+    """The error for a stream deleted and created again under the checkpoint's feet."""
+    return OffsetError(
+        f"The stream {name} was deleted and created again since the checkpoint was written.",
+        "Its positions mean nothing in the new stream. Start with a new checkpointLocation.",
+    )

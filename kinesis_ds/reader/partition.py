@@ -1,0 +1,40 @@
+"""What the driver plans and a task reads: a closed range of one shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from kinesis_ds.agent.server import AgentAddress
+from kinesis_ds.position import Position
+
+
+@dataclass(frozen=True)
+class PlannedRange:
+    """The records of a shard in ``(start, end]`` and who may hold them.
+
+    Attributes:
+        records: How many there are, where the agent knew when it was planned.
+        agent: The agent that holds the range, or None when it is to be read from Kinesis.
+    """
+
+    stream: str
+    stream_arn: str
+    shard_id: str
+    start: Position
+    end: Position
+    records: int | None
+    agent: AgentAddress | None
+
+    @property
+    def label(self) -> str:
+        return f"shard {self.shard_id} of stream {self.stream}"
+
+
+class RangePartition(InputPartition):
+    """A planned range as Spark carries it."""
+
+    def __init__(self, planned: PlannedRange) -> None:
+        super().__init__(planned)
+        self.planned = planned

@@ -1,0 +1,86 @@
+"""The read task: a closed range from the agent, or, where that fails, the same range from Kinesis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pyarrow as pa
+
+from kinesis_ds.agent.client import stream_range
+from kinesis_ds.aws.connection import Connection
+from kinesis_ds.aws.records import read_range
+from kinesis_ds.clock import SystemClock
+from kinesis_ds.errors import AgentError, DataLossError, InternalError
+from kinesis_ds.options import AwsOptions
+from kinesis_ds.position import After, Position
+from kinesis_ds.reader.partition import PlannedRange
+from kinesis_ds.schema import to_source_batch
+
+logger = logging.getLogger(__name__)
+
+
+def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a planned range as batches of ``SOURCE_SCHEMA``, in order, exactly.
+
+    An agent that is gone, was restarted or breaks off half-way costs time, not records: the rest of
+    the range is read from Kinesis.
+
+    Raises:
+        DataLossError: Kinesis no longer holds all of the range.
+        KinesisConnectorError: Kinesis cannot be read.
+    """
+    rows = 0
+    position = planned.start
+    complete = False
+    if planned.agent is not None:
+        try:
+            for batch in stream_range(planned.agent, planned.shard_id, planned.start, planned.end):
+                rows += batch.num_rows
+                position = After(batch.column(2)[-1].as_py())
+                yield to_source_batch(batch, planned.stream, planned.shard_id)
+            complete = True
+        except AgentError as exc:
+            logger.info("%s Reading (%s, %s] from Kinesis instead.", exc.message, position, planned.end)
+    if not complete:
+        for batch in _from_kinesis(planned, position, aws):
+            rows += batch.num_rows
+            yield to_source_batch(batch, planned.stream, planned.shard_id)
+    if planned.records is not None and rows != planned.records:
+        kind = InternalError if complete else DataLossError
+        raise kind(
+            f"{planned.label}: ({planned.start}, {planned.end}] held {planned.records} records when it was "
+            f"planned and {rows} now.",
+            "Please report this." if complete else "Records may have expired in between.",
+        )
+
+
+def _from_kinesis(planned: PlannedRange, position: Position, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+    loop = asyncio.new_event_loop()
+    batches = _batches(planned, position, aws)
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(batches.__anext__())
+            except StopAsyncIteration:
+                return
+    finally:
+        loop.run_until_complete(batches.aclose())  # type: ignore[attr-defined]
+        loop.close()
+
+
+async def _batches(planned: PlannedRange, position: Position, aws: AwsOptions) -> AsyncIterator[pa.RecordBatch]:
+    if isinstance(planned.end, After) and isinstance(position, After) and position.number >= planned.end.number:
+        return
+    async with Connection(aws) as connection:
+        async for batch in read_range(
+            connection,
+            planned.stream_arn,
+            planned.shard_id,
+            position,
+            planned.end,
+            planned.label,
+            SystemClock(),
+        ):
+            yield batch

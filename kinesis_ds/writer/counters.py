@@ -1,0 +1,92 @@
+"""What the sink of one worker process has done, over all its tasks; for people and for tests."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinesis_ds.writer.inflight import InFlightWindow
+
+
+@dataclass
+class _Totals:
+    requests: int = 0
+    delivered_records: int = 0
+    delivered_bytes: int = 0
+    retried_records: int = 0
+    throttled: int = 0
+    waits: int = 0
+    waited_s: float = 0.0
+
+
+class SinkCounters:
+    """Counters of one stream, added to by every task that writes to it. Thread-safe.
+
+    Args:
+        stream: The stream's label.
+        max_records: The bound of one task.
+        max_bytes: The bound of one task.
+    """
+
+    def __init__(self, stream: str, max_records: int, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._totals = _Totals()
+        self._open: list[InFlightWindow] = []
+
+    def opened(self, window: InFlightWindow) -> None:
+        """A task begins."""
+        with self._lock:
+            self._open.append(window)
+
+    def closed(self, window: InFlightWindow) -> None:
+        """The task has ended; nothing of it is in flight any more."""
+        with self._lock:
+            self._open.remove(window)
+            seen = window.statistics()
+            self._totals.waits += seen.waits
+            self._totals.waited_s += seen.waited_s
+
+    def add_request(self) -> None:
+        """A PutRecords call is made."""
+        with self._lock:
+            self._totals.requests += 1
+
+    def add_delivered(self, records: int, size: int) -> None:
+        """Records are stored; ``size`` in bytes, partition keys included."""
+        with self._lock:
+            self._totals.delivered_records += records
+            self._totals.delivered_bytes += size
+
+    def add_retried(self, records: int, throttled: int) -> None:
+        """Records will be sent again, ``throttled`` of them because of a service limit."""
+        with self._lock:
+            self._totals.retried_records += records
+            self._totals.throttled += throttled
+
+    def snapshot(self) -> dict[str, Any]:
+        """The counters as the statistics file holds them. The limits are those of one task."""
+        with self._lock:
+            totals = self._totals
+            windows = [window.statistics() for window in self._open]
+            return {
+                "kind": "sink",
+                "stream": self._stream,
+                "tasks": len(windows),
+                "requests": totals.requests,
+                "delivered_records": totals.delivered_records,
+                "delivered_bytes": totals.delivered_bytes,
+                "retried_records": totals.retried_records,
+                "throttled": totals.throttled,
+                "in_flight_records": sum(w.records for w in windows),
+                "in_flight_bytes": sum(w.bytes for w in windows),
+                "in_flight_requests": sum(w.requests for w in windows),
+                "waits": totals.waits + sum(w.waits for w in windows),
+                "waited_s": totals.waited_s + sum(w.waited_s for w in windows),
+                "limit_records": self._max_records,
+                "limit_bytes": self._max_bytes,
+            }

@@ -1,0 +1,141 @@
+"""What Kinesis said of each record of a PutRecords request. Pure.
+
+Three answers, not two: delivered, worth sending again, or refused. An answer that this code does
+not know is refused, never delivered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kinesis_ds.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kinesis_ds.writer.batching import Record
+
+THROTTLED_CODES = frozenset(
+    {"KMSThrottlingException", "ProvisionedThroughputExceededException", "ThrottlingException"}
+)
+# The API names two per-record codes, ProvisionedThroughputExceededException and InternalFailure.
+# The others are the same conditions under the names that the service uses for whole requests.
+_RETRY_CODES = THROTTLED_CODES | {
+    "InternalFailure",
+    "InternalFailureException",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+}
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Stored under this sequence number of this shard."""
+
+    shard_id: str
+    sequence_number: str
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Not stored; the same record may be taken later."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Not stored, and sending it again will not help."""
+
+    code: str
+    message: str
+
+
+Verdict = Delivered | Retry | Rejected
+
+
+@dataclass(frozen=True)
+class ShardWrites:
+    """What was stored in one shard. Sizes count partition keys.
+
+    Attributes:
+        first_sequence_number: The lowest one. Requests overtake each other, so this is not
+            necessarily the first row's.
+        last_sequence_number: The highest one.
+    """
+
+    shard_id: str
+    first_sequence_number: str
+    last_sequence_number: str
+    records: int
+    bytes: int
+
+
+def classify(answer: Mapping[str, Any], sent: int) -> list[Verdict]:
+    """One verdict for each record sent, in order.
+
+    ``FailedRecordCount`` is not looked at: a server was seen that reports 1 for four failed
+    entries. Each entry's own ``ErrorCode`` decides.
+
+    Raises:
+        ProtocolError: There is not one result for each record. Which result belongs to which record
+            is then unknown, so none counts as delivered and nothing is sent again: either would be
+            a guess. The task fails, and Spark's retry of it writes its rows again.
+    """
+    entries = answer.get("Records")
+    if not isinstance(entries, list) or len(entries) != sent:
+        found = len(entries) if isinstance(entries, list) else "no"
+        raise ProtocolError(
+            f"PutRecords was sent {sent} records and answered with {found} results, so it is not "
+            "known which records were stored.",
+            "Is the endpoint a Kinesis endpoint?",
+        )
+    return [_verdict(entry) for entry in entries]
+
+
+def _verdict(entry: Any) -> Verdict:
+    code = entry.get("ErrorCode")
+    if code:
+        message = str(entry.get("ErrorMessage") or "")
+        return Retry(code, message) if code in _RETRY_CODES else Rejected(str(code), message)
+    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
+    if not shard_id or not number:
+        return Rejected("no sequence number", "neither an error nor a sequence number was answered")
+    return Delivered(shard_id, number)
+
+
+def tally(pairs: Iterable[tuple[Record, Verdict]]) -> list[ShardWrites]:
+    """What the delivered ones among ``pairs`` come to, a shard each."""
+    found: dict[str, tuple[list[str], int]] = {}
+    for record, verdict in pairs:
+        if isinstance(verdict, Delivered):
+            numbers, size = found.get(verdict.shard_id, ([], 0))
+            numbers.append(verdict.sequence_number)
+            found[verdict.shard_id] = (numbers, size + record.size)
+    return [
+        ShardWrites(shard, min(numbers, key=int), max(numbers, key=int), len(numbers), size)
+        for shard, (numbers, size) in found.items()
+    ]
+
+
+def merge(
+    writes: Iterable[ShardWrites], into: dict[str, ShardWrites] | None = None
+) -> dict[str, ShardWrites]:
+    """Totals by shard, whatever the order of the parts; added to ``into`` where it is given."""
+    total = {} if into is None else into
+    for new in writes:
+        old = total.get(new.shard_id)
+        total[new.shard_id] = new if old is None else _add(old, new)
+    return total
+
+
+def _add(a: ShardWrites, b: ShardWrites) -> ShardWrites:
+    return ShardWrites(
+        a.shard_id,
+        min(a.first_sequence_number, b.first_sequence_number, key=int),
+        max(a.last_sequence_number, b.last_sequence_number, key=int),
+        a.records + b.records,
+        a.bytes + b.bytes,
+    )
