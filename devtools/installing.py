@@ -166,7 +166,7 @@ def _npm() -> str:
 
 @contextlib.contextmanager
 def _progress(title: str) -> Iterator[Callable[[str], None]]:
-    """One line on standard error, rewritten in place on a terminal; elsewhere one more at the end."""
+    """One line on standard error, rewritten in place on a terminal, else one at each end."""
     began = time.monotonic()
     in_place = sys.stderr.isatty()
 

@@ -1,0 +1,102 @@
+# The front door: `make help`. It needs make, Python 3.10+, Java 17 and Node 18+ and installs the rest
+# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS.
+
+PYTHON ?= python3
+PYSPARK ?=
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv$(if $(PYSPARK),-$(PYSPARK))
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
+PINS := requirements/constraints.txt
+SPARK_PIN := $(if $(PYSPARK),pyspark==$(PYSPARK),-r requirements/pyspark.txt)
+
+OLD_VENV := .venv-oldest
+OLD_PY := $(OLD_VENV)/bin/python
+
+# Each of these on this Python; CI adds the newest PySpark on each Python.
+MATRIX := 4.0.5 4.1.4 4.2.1 4.3.0
+
+WHEELS := .cache/wheels
+PIP_OPTIONS := --quiet --no-input --disable-pip-version-check
+export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
+
+# Some tools behave differently where these are set (Hypothesis draws other examples, pytest prints
+# more). A run on a CI machine is to be the run that a developer has.
+unexport CI BUILD_NUMBER GITHUB_ACTIONS
+
+# PySpark comes as source only, 450 MB that are compressed already; pip would spend minutes on
+# compressing them again. So: one wheel without compression, kept for every later environment.
+# $(call install_pyspark,<python of the environment>,<requirement>)
+define install_pyspark
+	@mkdir -p $(WHEELS)
+	@$(1) -m pip wheel $(PIP_OPTIONS) --no-deps --no-cache-dir --use-pep517 \
+	  --config-settings=--build-option=--compression=stored \
+	  --find-links $(WHEELS) --wheel-dir $(WHEELS) $(2)
+	@$(1) -m pip install $(PIP_OPTIONS) --no-deps --no-index --find-links $(WHEELS) $(2)
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test unit spark integration demo check format oldest matrix localstack clean
+
+help: ## List these targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## Make .venv with everything that tests and demo need; no work when up to date.
+
+$(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark.txt
+	@echo "setting up $(VENV) ..."
+	@for tool in java node npm; do command -v $$tool >/dev/null || \
+	  { echo "kinesis_ds needs Java 17 and Node 18 or newer to run its tests: no $$tool found"; exit 1; }; done
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "kinesis_ds needs Python 3.10 or newer: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv --clear $(VENV)
+	$(call install_pyspark,$(PY),$(SPARK_PIN))
+	@$(PY) -m pip install $(PIP_OPTIONS) -c $(PINS) -e '.[spark,test,dev,demo]'
+	@touch $@
+
+test: setup ## Run all tests but the soaks, with LocalStack and ministack.
+	$(PYTEST)
+
+unit: setup ## Run the tests that need neither Java nor a server.
+	$(PYTEST) -m "not spark and not integration and not soak"
+
+spark: setup ## Run the tests that start Spark.
+	$(PYTEST) -m "spark and not soak"
+
+integration: setup ## Run the tests against LocalStack and ministack.
+	$(PYTEST) -m "integration and not soak"
+
+demo: setup ## Write, kill, restart, reshard, read, and count: the verdict goes to demo-report.json.
+	$(PY) -m examples.demo $(DEMO_ARGS)
+
+check: setup ## Lint, format check and types.
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+format: setup ## Format the code and sort its imports.
+	$(PY) -m ruff check --select I --fix
+	$(PY) -m ruff format
+
+oldest: $(OLD_VENV)/.ready ## Smoke test on PySpark 4.0.5 and the oldest dependencies that we promise.
+	$(OLD_PY) -m pytest $(PYTEST_ARGS) -m spark tests/spark -k smoke
+
+$(OLD_VENV)/.ready: pyproject.toml requirements/oldest.txt
+	@echo "setting up $(OLD_VENV) ..."
+	@$(PYTHON) -m venv --clear $(OLD_VENV)
+	$(call install_pyspark,$(OLD_PY),"$$(grep ^pyspark== requirements/oldest.txt)")
+	@$(OLD_PY) -m pip install $(PIP_OPTIONS) -c requirements/oldest.txt -e '.[spark,test]'
+	@touch $@
+
+matrix: ## Run the Spark tests on each supported PySpark.
+	@for version in $(MATRIX); do $(MAKE) spark PYSPARK=$$version || exit; done
+
+localstack: ## Run a local Kinesis on 127.0.0.1:4566 until Ctrl-C.
+	@$(PYTHON) -m devtools.localstack run
+
+clean: ## Remove everything that the other targets made.
+	rm -rf .cache .venv .venv-* build dist .coverage* htmlcov demo-report.json
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf artifacts derby.log metastore_db spark-warehouse

@@ -1,0 +1,105 @@
+"""Servers, clients and streams for the integration tests.
+
+A server that cannot start fails its tests; it never skips them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from devtools.localstack import LocalStack
+from devtools.ministack import Ministack
+from devtools.server import REGION, Server
+from integration.streams import client_of, stream
+
+SERVERS: dict[str, type[Server]] = {"localstack": LocalStack, "ministack": Ministack}
+
+MakeStream = Callable[..., str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark by place, so that no test here can miss the marker and run in the wrong tier."""
+    here = os.path.dirname(__file__)
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Install the servers that the chosen tests use: that takes longer than a test's timeout."""
+    if session.config.option.collectonly:
+        return
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        for name in SERVERS.keys() & used:
+            SERVERS[name].recipe.install()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def dummy_credentials() -> Iterator[None]:
+    """Credentials for this process and every one that it starts; a real account is out of reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", REGION)
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield
+
+
+@pytest.fixture(scope="session")
+def localstack() -> Iterator[Server]:
+    """LocalStack, for the whole run."""
+    with LocalStack() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Server]:
+    """ministack, for the whole run: never for completeness across a reshard."""
+    with Ministack() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def endpoint(localstack: Server) -> str:
+    """The URL of LocalStack, as the connector's `endpoint` option takes it."""
+    return localstack.endpoint
+
+
+@pytest.fixture(scope="session")
+def kinesis(localstack: Server) -> Any:
+    """A synchronous Kinesis client of LocalStack."""
+    return client_of(localstack)
+
+
+@pytest.fixture(scope="session")
+def ministack_kinesis(ministack: Server) -> Any:
+    """A synchronous Kinesis client of ministack."""
+    return client_of(ministack)
+
+
+@pytest.fixture
+def make_stream(request: pytest.FixtureRequest) -> Iterator[MakeStream]:
+    """Make streams that live as long as the test: `make_stream(shards=4)` returns the name.
+
+    On LocalStack, or where `client` says so.
+    """
+    with contextlib.ExitStack() as streams:
+
+        def make(shards: int = 1, *, client: Any = None) -> str:
+            # Asked for here, so that a test of ministack does not start LocalStack too.
+            chosen = client or request.getfixturevalue("kinesis")
+            return streams.enter_context(stream(chosen, shards))
+
+        yield make
