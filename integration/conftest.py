@@ -17,29 +17,29 @@ from devtools.ministack import Ministack
 from devtools.server import REGION, Server
 from integration.streams import client_of, stream
 
-SERVERS: dict[str, type[Server]] = {"localstack": LocalStack, "ministack": Ministack}
-
 MakeStream = Callable[..., str]
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(os.path.dirname(__file__))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by place, so that no test here can miss the marker and run in the wrong tier."""
-    here = os.path.dirname(__file__)
     for item in items:
-        if item.path.is_relative_to(here):
+        if _is_ours(item):
             item.add_marker(pytest.mark.integration)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Install the servers that the chosen tests use: that takes longer than a test's timeout."""
-    if session.config.option.collectonly:
+    """Install the servers before the first test: that takes longer than a test's timeout."""
+    if session.config.option.collectonly or not any(map(_is_ours, session.items)):
         return
-    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        for name in SERVERS.keys() & used:
-            SERVERS[name].recipe.install()
+        for server in (LocalStack, Ministack):
+            server.recipe.install()
 
 
 @pytest.fixture(scope="session", autouse=True)
