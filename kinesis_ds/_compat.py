@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource as _datasource
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter
 
-    class StreamWriterBase:
-        """The base class of a stream writer, as far as this package uses it."""
-
-        def write(self, iterator: Any) -> Any: ...
-
+    # What both have in common, which is all that this package relies on.
+    StreamWriterBase = DataSourceStreamWriter
     STREAM_WRITER_GETS_ARROW: bool
 else:
     # DataSourceStreamArrowWriter exists since 4.1; before, a stream writer is given rows.

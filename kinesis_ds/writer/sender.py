@@ -82,6 +82,11 @@ class Sender:
         self._written: dict[str, ShardWrites] = {}
         self._closed = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way or waits to be sent again."""
+        return bool(self._tasks)
+
     def send(self, request: Request) -> None:
         """Begin to deliver a request."""
         if self._closed:

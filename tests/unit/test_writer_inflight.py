@@ -1,0 +1,196 @@
+"""The bound on what is in flight: it blocks, it wakes, it fails, and it never lets more through."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from kinesis_ds.errors import InternalError, WriteError
+from kinesis_ds.writer.inflight import InFlightWindow
+
+SOON = 10.0  # a deadline that only a hang would reach
+
+
+def in_thread(work: Callable[[], None]) -> Future[None]:
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)  # the future is what the test waits for
+    return future
+
+
+def window(records: int = 10, size: int = 100, requests: int = 3, **more: float) -> InFlightWindow:
+    return InFlightWindow(records, size, requests, label="stream s", **more)
+
+
+def later() -> float:
+    return time.monotonic() + SOON
+
+
+def blocked(w: InFlightWindow) -> None:
+    """Return when a thread waits in the window; that is seen in its counters."""
+    give_up = later()
+    while w.statistics().waits == 0:
+        assert time.monotonic() < give_up
+        threading.Event().wait(0.001)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [((10, 10), (1, 1)), ((1, 100), (1, 1)), ((6, 60), (5, 1)), ((6, 60), (1, 41))],
+)
+def test_a_full_window_blocks_until_something_is_released(
+    held: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """Records and bytes are bounds each on its own, and a release wakes the waiting thread."""
+    w = window()
+    w.acquire(*held, later())
+    waiting = in_thread(lambda: w.acquire(*wanted, later()))
+    blocked(w)
+    assert not waiting.done()
+
+    w.release(*held, requests=1)
+
+    waiting.result(SOON)
+    assert (w.statistics().records, w.statistics().bytes) == wanted
+
+
+def test_the_number_of_requests_is_a_bound_too() -> None:
+    """Three requests under way: a fourth waits, a retry is told no."""
+    w = window(requests=3)
+    for _ in range(3):
+        w.acquire(1, 1, later())
+
+    assert not w.try_acquire_request()
+    with pytest.raises(WriteError, match="no progress"):
+        w.acquire(1, 1, time.monotonic())
+
+
+def test_records_that_wait_for_a_retry_hold_no_request() -> None:
+    """A released request makes room for fresh records while its failed ones still count."""
+    w = window(requests=1)
+    w.acquire(2, 2, later())
+    w.release(records=1, size=1, requests=1)
+
+    w.acquire(3, 3, time.monotonic())
+
+    assert w.statistics().records == 4
+    assert w.statistics().requests == 1
+
+
+def test_more_than_the_bound_is_admitted_only_alone() -> None:
+    """A single request beyond the bound makes progress, and nothing travels beside it."""
+    w = window(size=100)
+    w.acquire(1, 1000, time.monotonic())
+
+    with pytest.raises(WriteError):
+        w.acquire(1, 1, time.monotonic())
+    w.release(1, 1000, 1)
+    w.acquire(1, 1, time.monotonic())
+    with pytest.raises(WriteError):
+        w.acquire(1, 1000, time.monotonic())
+
+
+def test_an_error_that_arrives_during_the_wait_ends_it_at_once() -> None:
+    """The waiting thread raises it and has admitted nothing."""
+    w = window()
+    w.acquire(10, 10, later())
+    waiting = in_thread(lambda: w.acquire(1, 1, later()))
+    blocked(w)
+
+    w.fail(WriteError("refused"))
+
+    with pytest.raises(WriteError, match="refused"):
+        waiting.result(SOON)
+    assert w.statistics().records == 10
+
+
+def test_after_an_error_nothing_is_admitted_even_where_there_is_room() -> None:
+    """The first error stays, for acquire, check and drain."""
+    w = window()
+    w.fail(WriteError("first"))
+    w.fail(WriteError("second"))
+
+    for refuse in (lambda: w.acquire(1, 1, later()), w.check, lambda: w.drain(later())):
+        with pytest.raises(WriteError, match="first"):
+            refuse()
+
+
+def test_drain_waits_for_the_last_record() -> None:
+    """It returns when nothing is in flight, and not before."""
+    w = window()
+    w.acquire(2, 2, later())
+    draining = in_thread(lambda: w.drain(later()))
+    w.release(1, 1, 1)
+    assert not draining.done()
+
+    w.release(1, 1)
+
+    draining.result(SOON)
+
+
+def test_no_wait_outlives_its_deadline() -> None:
+    """With nobody left to release anything, acquire and drain say so."""
+    w = window()
+    w.acquire(10, 50, later())
+
+    with pytest.raises(WriteError, match=r"stream s made no progress .* 10 records \(50 bytes\)"):
+        w.acquire(1, 1, time.monotonic() + 0.02)
+    with pytest.raises(WriteError, match="no progress"):
+        w.drain(time.monotonic() + 0.02)
+
+
+def test_a_long_wait_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One wait is one warning, however often the thread wakes during it."""
+    w = window(slow_wait_s=0.01)
+    w.acquire(10, 10, later())
+    waiting = in_thread(lambda: w.acquire(5, 5, later()))
+    blocked(w)
+    with caplog.at_level(logging.WARNING):
+        give_up = later()
+        while not caplog.records:
+            assert time.monotonic() < give_up
+            w.release()  # wakes the waiting thread without making room
+        for _ in range(20):
+            w.release()
+        w.release(10, 10, 1)
+        waiting.result(SOON)
+
+    (warning,) = caplog.records
+    assert "in_flight_records=10" in warning.getMessage()
+    assert "more shards" in warning.getMessage()
+
+
+def test_statistics_show_limits_peaks_and_waits() -> None:
+    """What an operator needs to size the bounds."""
+    w = window()
+    w.acquire(4, 40, later())
+    w.acquire(3, 30, later())
+    w.release(4, 40, 1)
+    with pytest.raises(WriteError):
+        w.acquire(8, 8, time.monotonic() + 0.01)
+
+    seen = w.statistics()
+    assert (seen.records, seen.bytes, seen.requests) == (3, 30, 1)
+    assert (seen.peak_records, seen.peak_bytes, seen.peak_requests) == (7, 70, 2)
+    assert (seen.limit_records, seen.limit_bytes, seen.limit_requests) == (10, 100, 3)
+    assert seen.waits == 1
+    assert seen.waited_s >= 0.01
+    assert repr(w) == "<InFlightWindow stream s: 3/10 records, 30/100 bytes, 1/3 requests>"
+
+
+def test_releasing_what_was_never_admitted_is_an_internal_error() -> None:
+    """A wrong account must not pass for a bound."""
+    with pytest.raises(InternalError, match="more was released than admitted"):
+        window().release(records=1)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_bounds_are_positive(bounds: tuple[int, int, int]) -> None:
+    """A window that admits nothing would block for ever."""
+    with pytest.raises(ValueError, match=">= 1"):
+        InFlightWindow(*bounds, label="")

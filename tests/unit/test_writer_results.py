@@ -1,0 +1,84 @@
+"""What is made of a PutRecords answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinesis_ds.errors import ProtocolError
+from kinesis_ds.writer.batching import Record
+from kinesis_ds.writer.results import (
+    Delivered,
+    Rejected,
+    Retry,
+    ShardWrites,
+    classify,
+    merge,
+    tally,
+)
+
+OK = {"ShardId": "shardId-0", "SequenceNumber": "17"}
+
+
+def failed(code: str) -> dict[str, str]:
+    return {"ErrorCode": code, "ErrorMessage": "said so"}
+
+
+def test_each_record_gets_its_own_verdict_in_order() -> None:
+    """Three kinds of answers are told apart, record by record."""
+    throttled = failed("ProvisionedThroughputExceededException")
+    refused = failed("InvalidArgumentException")
+
+    assert classify({"Records": [throttled, OK, refused]}, 3) == [
+        Retry("ProvisionedThroughputExceededException", "said so"),
+        Delivered("shardId-0", "17"),
+        Rejected("InvalidArgumentException", "said so"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "code", ["ProvisionedThroughputExceededException", "InternalFailure", "KMSThrottlingException"]
+)
+def test_passing_failures_are_worth_another_try(code: str) -> None:
+    """What the API documents as passing is sent again."""
+    assert isinstance(classify({"Records": [failed(code)]}, 1)[0], Retry)
+
+
+@pytest.mark.parametrize("code", ["InvalidArgumentException", "AccessDeniedException", "Brand-New"])
+def test_unknown_codes_are_refusals(code: str) -> None:
+    """A code that nobody has heard of is neither success nor something to try for ever."""
+    assert isinstance(classify({"Records": [failed(code)]}, 1)[0], Rejected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_failed_record_count_is_not_trusted(count: int) -> None:
+    """LocalStack reports one failure for many; the entries decide."""
+    answer = {"FailedRecordCount": count, "Records": [failed("InternalFailure"), OK]}
+
+    assert [type(v) for v in classify(answer, 2)] == [Retry, Delivered]
+
+
+@pytest.mark.parametrize("answer", [{}, {"Records": None}, {"Records": []}, {"Records": [OK] * 3}])
+def test_a_wrong_number_of_results_is_never_success(answer: dict[str, Any]) -> None:
+    """Without one result a record it is unknown which is whose."""
+    with pytest.raises(ProtocolError, match="sent 2 records"):
+        classify(answer, 2)
+
+
+@pytest.mark.parametrize("entry", [{}, {"ShardId": "s"}, {"SequenceNumber": "1"}])
+def test_a_result_without_a_sequence_number_is_no_delivery(entry: dict[str, str]) -> None:
+    """Absence of an error is not proof."""
+    assert isinstance(classify({"Records": [entry]}, 1)[0], Rejected)
+
+
+def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
+    """ "9" comes before "10", whatever the order of the answers."""
+    records = [Record({}, size, 0) for size in (1, 10, 100, 1000)]
+    verdicts = [Delivered("a", "10"), Delivered("a", "9"), Retry("x", ""), Delivered("b", "5")]
+
+    counted = tally(zip(records, verdicts, strict=True))
+    assert counted == [ShardWrites("a", "9", "10", 2, 11), ShardWrites("b", "5", "5", 1, 1000)]
+
+    total = merge([*counted, ShardWrites("a", "8", "8", 1, 1), ShardWrites("a", "11", "11", 1, 1)])
+    assert total["a"] == ShardWrites("a", "8", "11", 4, 13)
