@@ -20,6 +20,7 @@ MATRIX := 4.0.5 4.1.4 4.2.1 4.3.0
 
 WHEELS := .cache/wheels
 PIP_OPTIONS := --quiet --no-input --disable-pip-version-check
+INSTALL := -m pip install $(PIP_OPTIONS) --use-pep517
 export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
 
 # Some tools behave differently where these are set (Hypothesis draws other examples, pytest prints
@@ -34,7 +35,7 @@ define install_pyspark
 	@$(1) -m pip wheel $(PIP_OPTIONS) --no-deps --no-cache-dir --use-pep517 \
 	  --config-settings=--build-option=--compression=stored \
 	  --find-links $(WHEELS) --wheel-dir $(WHEELS) $(2)
-	@$(1) -m pip install $(PIP_OPTIONS) --no-deps --no-index --find-links $(WHEELS) $(2)
+	@$(1) $(INSTALL) --no-deps --no-index --find-links $(WHEELS) $(2)
 endef
 
 .DEFAULT_GOAL := help
@@ -53,7 +54,7 @@ $(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "kinesis_ds needs Python 3.10 or newer: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv --clear $(VENV)
 	$(call install_pyspark,$(PY),$(SPARK_PIN))
-	@$(PY) -m pip install $(PIP_OPTIONS) -c $(PINS) -e '.[spark,test,dev,demo]'
+	@$(PY) $(INSTALL) -c $(PINS) -e '.[spark,test,dev,demo]'
 	@touch $@
 
 test: setup ## Run all tests but the soaks, with LocalStack and ministack.
@@ -87,7 +88,7 @@ $(OLD_VENV)/.ready: pyproject.toml requirements/oldest.txt
 	@echo "setting up $(OLD_VENV) ..."
 	@$(PYTHON) -m venv --clear $(OLD_VENV)
 	$(call install_pyspark,$(OLD_PY),"$$(grep ^pyspark== requirements/oldest.txt)")
-	@$(OLD_PY) -m pip install $(PIP_OPTIONS) -c requirements/oldest.txt -e '.[spark,test]'
+	@$(OLD_PY) $(INSTALL) -c requirements/oldest.txt -e '.[spark,test]'
 	@touch $@
 
 matrix: ## Run the Spark tests on each supported PySpark.

@@ -1,6 +1,6 @@
 """LocalStack 4.9.2 without Docker: its Python runtime, and kinesis-mock for Kinesis on Node.
 
-4.9.2 is the newest that runs unpatched on every Python that we support.
+4.9.2 is the newest that runs unpatched on every Python that we support (see `startup` for 3.10).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from devtools.installing import Recipe, python_of
 from devtools.server import HOST, Server
 
 _HERE = Path(__file__).resolve().parent
+_STARTUP = _HERE / "startup"
 _KINESIS_MOCK = "0.5.2"
 
 # In an installation, laid out as LocalStack's own image has it: kinesis-mock where LocalStack would
@@ -33,7 +34,7 @@ class LocalStack(Server):
         finish=(
             *("sh", "-ec"),
             f"mkdir -p {_STATIC}; FILESYSTEM_ROOT=$PWD/{_ROOT} OVERRIDE_IN_DOCKER=0 "
-            "venv/bin/python -m localstack.aws.spec",
+            f"PYTHONPATH='{_STARTUP}' venv/bin/python -m localstack.aws.spec",
         ),
     )
 
@@ -50,6 +51,7 @@ class LocalStack(Server):
     def environment(self, folder: Path) -> dict[str, str]:
         address = f"{HOST}:{self.port}"
         return {
+            "PYTHONPATH": str(_STARTUP),
             "FILESYSTEM_ROOT": str(self.scratch / _ROOT),
             "OVERRIDE_IN_DOCKER": "0",
             # Its default gateway binds every interface, whatever GATEWAY_LISTEN says.
