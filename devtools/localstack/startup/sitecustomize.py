@@ -14,5 +14,5 @@ if sys.version_info < (3, 11):
 
         __str__ = str.__str__
 
-    enum.StrEnum = StrEnum
-    datetime.UTC = datetime.timezone.utc
+    enum.StrEnum = StrEnum  # type: ignore[attr-defined]
+    datetime.UTC = datetime.timezone.utc  # type: ignore[attr-defined]
