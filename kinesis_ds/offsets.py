@@ -103,7 +103,7 @@ def decode_offset(raw: object) -> Offset:
     Raises:
         OffsetError: Not an offset of this connector, damaged, or written by a newer version.
     """
-    if not isinstance(raw, dict) or not isinstance(raw.get("v"), int):
+    if not isinstance(raw, dict) or type(raw.get("v")) is not int or raw["v"] < 1:
         raise OffsetError(
             f"The checkpoint holds {_short(raw)}, which no version of this connector wrote.",
             "Was it made by another source? Start with a new checkpointLocation.",

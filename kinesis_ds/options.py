@@ -123,7 +123,10 @@ def _timestamp_ms(stamp: str) -> int:
         ) from None
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=timezone.utc)
-    return round(parsed.timestamp() * 1000)
+    ms = round(parsed.timestamp() * 1000)
+    if ms < 0:
+        raise ValueError("a time since 1970")
+    return ms
 
 
 def _transport(value: str) -> str:

@@ -55,6 +55,9 @@ class ShardEnd:
 
 Position = Union[TrimHorizon, AtTimestamp, After, ShardEnd]
 
+# The service's own limit for a sequence number. Python refuses to read very long integers.
+_MAX_DIGITS = 129
+
 TRIM_HORIZON = TrimHorizon()
 SHARD_END = ShardEnd()
 
@@ -71,7 +74,7 @@ def parse_position(text: object) -> Position:
         return SHARD_END
     if isinstance(text, str):
         kind, _, value = text.partition(":")
-        if value.isascii() and value.isdigit():
+        if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
             if kind == "AFTER":
                 return After(value)
             if kind == "AT_TIMESTAMP":
