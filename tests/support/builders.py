@@ -1,0 +1,139 @@
+"""What tests put into the connector: records, events, frames with their checksums, shards."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kinesis_ds.agent.decode import Records, decode_records
+from kinesis_ds.limits import MAX_HASH_KEY
+from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.shards import Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# A record's arrival time where the test does not care, in seconds since the epoch.
+ARRIVED_S = 1_700_000_000.0
+# Sequence numbers of the service have 56 digits; tests count from here in readable steps.
+BASE = 49_600_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000
+
+
+def number(n: int) -> str:
+    """The ``n``-th sequence number, as the service writes it."""
+    return str(BASE + n)
+
+
+def record(
+    sequence_number: int | str,
+    data: bytes = b"data",
+    key: str | None = "key",
+    arrived_s: float = ARRIVED_S,
+) -> dict[str, Any]:
+    """A record as JSON carries it."""
+    raw: dict[str, Any] = {
+        "SequenceNumber": str(sequence_number),
+        "Data": base64.b64encode(data).decode(),
+        "ApproximateArrivalTimestamp": arrived_s,
+    }
+    if key is not None:
+        raw["PartitionKey"] = key
+    return raw
+
+
+def records(numbers: Iterable[int], data: bytes = b"data") -> Records:
+    """Decoded records with these sequence numbers."""
+    decoded = decode_records([record(n, data) for n in numbers], TRIM_HORIZON)
+    assert decoded is not None
+    return decoded
+
+
+def event(
+    items: Sequence[Mapping[str, Any]],
+    continuation: int | str | None,
+    behind_ms: int = 0,
+    children: Sequence[str] = (),
+) -> bytes:
+    """The payload of a SubscribeToShardEvent."""
+    raw: dict[str, Any] = {"Records": list(items), "MillisBehindLatest": behind_ms}
+    if continuation is not None:
+        raw["ContinuationSequenceNumber"] = str(continuation)
+    if children:
+        raw["ChildShards"] = [
+            {"ShardId": child, "ParentShards": [], "HashKeyRange": {}} for child in children
+        ]
+    return orjson.dumps(raw)
+
+
+def text_header(name: str, value: str) -> bytes:
+    """A header of the event stream with a text value (type 7)."""
+    return typed_header(name, 7, struct.pack(">H", len(value.encode())) + value.encode())
+
+
+def typed_header(name: str, kind: int, value: bytes) -> bytes:
+    """A header of any type; ``value`` with its length where the type has one."""
+    return bytes([len(name.encode())]) + name.encode() + bytes([kind]) + value
+
+
+def frame(payload: bytes, headers: bytes = b"") -> bytes:
+    """One event-stream message with both checksums."""
+    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def message_frame(payload: bytes, **headers: str) -> bytes:
+    """A frame whose headers are texts; ``message_type="event"`` becomes ``:message-type``."""
+    return frame(
+        payload,
+        b"".join(
+            text_header(f":{name.replace('_', '-')}", value) for name, value in headers.items()
+        ),
+    )
+
+
+def event_frame(
+    items: Sequence[Mapping[str, Any]],
+    continuation: int | str | None,
+    behind_ms: int = 0,
+    children: Sequence[str] = (),
+) -> bytes:
+    """A SubscribeToShardEvent as it crosses the network."""
+    return message_frame(
+        event(items, continuation, behind_ms, children),
+        event_type="SubscribeToShardEvent",
+        content_type="application/json",
+        message_type="event",
+    )
+
+
+def initial_frame() -> bytes:
+    """The empty first message of every subscription."""
+    return message_frame(b"{}", event_type="initial-response", message_type="event")
+
+
+def exception_frame(kind: str, text: str = "") -> bytes:
+    """An exception in the stream, as the service sends it."""
+    return message_frame(
+        orjson.dumps({"message": text}), exception_type=kind, message_type="exception"
+    )
+
+
+def shard(
+    shard_id: str,
+    *parents: str,
+    closed: bool = False,
+    first: str = "0",
+    hashes: tuple[int, int] = (0, MAX_HASH_KEY),
+) -> Shard:
+    """A listed shard."""
+    return Shard(shard_id, parents, first, closed, hashes)
+
+
+def listing(*shards: Shard) -> dict[str, Shard]:
+    """Shards by id, as ListShards is kept."""
+    return {s.shard_id: s for s in shards}

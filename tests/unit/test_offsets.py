@@ -1,0 +1,183 @@
+"""The checkpoint's format: what every released version wrote is read, and written the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_ds.errors import OffsetError
+from kinesis_ds.offsets import (
+    VERSION,
+    InitialOffset,
+    SourceOffset,
+    StreamOffset,
+    decode_offset,
+    encode_offset,
+)
+from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
+
+GOLDEN = sorted((Path(__file__).parent.parent / "golden" / "v1").glob("*.json"))
+ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
+
+
+def raw_offset(**changes: Any) -> dict[str, Any]:
+    stream = {
+        "name": "orders",
+        "created": 1,
+        "consumer": "c",
+        "shards": {"s": "AFTER:1"},
+        **changes,
+    }
+    return {"v": 1, "streams": {ARN: stream}}
+
+
+def test_golden_files_are_there() -> None:
+    """The next test would pass without any file."""
+    assert len(GOLDEN) >= 5
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
+def test_golden_offset_is_written_back_byte_for_byte(path: Path) -> None:
+    """A released offset is understood, and what is written for it is what that version wrote."""
+    text = path.read_text()
+
+    assert json.dumps(encode_offset(decode_offset(json.loads(text))), separators=(",", ":")) == text
+
+
+def test_golden_positions_mean_what_they_say() -> None:
+    """The golden file with every kind of position decodes to those positions."""
+    path = next(p for p in GOLDEN if p.stem == "positions")
+
+    assert decode_offset(json.loads(path.read_text())) == SourceOffset(
+        {
+            ARN: StreamOffset(
+                name="orders",
+                arn=ARN,
+                created_ms=1_700_000_000_123,
+                consumer="kinesis_ds_1f0c22aa90de",
+                shards={
+                    "shardId-000000000000": SHARD_END,
+                    "shardId-000000000001": After(
+                        "49645821385263812345678901234567890123456789012345678914"
+                    ),
+                    "shardId-000000000002": AtTimestamp(1_795_176_000_123),
+                    "shardId-000000000003": TRIM_HORIZON,
+                },
+            )
+        }
+    )
+
+
+def test_the_initial_offset_is_always_the_same() -> None:
+    """PySpark stores no initial offset, so it must be equal each time it is asked for."""
+    assert encode_offset(InitialOffset()) == {"v": 1, "initial": 1}
+    assert decode_offset({"v": 1, "initial": 1}) == InitialOffset()
+
+
+def test_shards_and_streams_are_written_in_order() -> None:
+    """Equal offsets are equal texts, whatever order they were built in: Spark compares texts."""
+    one = StreamOffset("a", "arn:a", 1, "c", {"s2": After("2"), "s1": After("1")})
+    other = StreamOffset("b", "arn:b", 1, "c", {})
+
+    assert json.dumps(encode_offset(SourceOffset({"arn:b": other, "arn:a": one}))) == json.dumps(
+        encode_offset(
+            SourceOffset(
+                {"arn:a": one.with_shards({"s1": After("1"), "s2": After("2")}), "arn:b": other}
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, 7, 10**9])
+def test_a_newer_version_is_refused_with_the_remedy(version: int) -> None:
+    """An offset of a newer format names both versions and says to upgrade."""
+    with pytest.raises(
+        OffsetError, match=rf"format {version}.*reads up to {VERSION}.*Upgrade kinesis_ds"
+    ):
+        decode_offset({"v": version, "anything": ["at", "all"]})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        1,
+        "AFTER:1",
+        [],
+        {},
+        {"v": "1"},
+        {"v": None},
+        {"v": 1.0},
+        {"v": True},
+        {"v": 0},
+        {"v": -1},
+        {"version": 1, "streams": {}},
+        {"topic": {"0": 17}},
+        {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER"}},
+    ],
+)
+def test_an_offset_of_something_else_is_refused_as_foreign(raw: object) -> None:
+    """What no version of this connector wrote is told apart from damage."""
+    with pytest.raises(OffsetError, match=r"no version of this connector wrote.*another source"):
+        decode_offset(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"v": 1},
+        {"v": 1, "initial": 0},
+        {"v": 1, "streams": None},
+        {"v": 1, "streams": []},
+        {"v": 1, "streams": {ARN: None}},
+        {"v": 1, "streams": {ARN: []}},
+        {"v": 1, "streams": {ARN: "AFTER:1"}},
+        raw_offset(name=None),
+        raw_offset(created="1"),
+        raw_offset(created=True),
+        raw_offset(created=1.5),
+        raw_offset(consumer=None),
+        raw_offset(shards=None),
+        raw_offset(shards=[]),
+        raw_offset(shards={"s": None}),
+        raw_offset(shards={"s": 1}),
+        raw_offset(shards={"s": "AFTER"}),
+        raw_offset(shards={"s": "LATEST"}),
+    ],
+)
+def test_a_damaged_offset_is_refused(raw: object) -> None:
+    """Every missing or mistyped member is an OffsetError, not a KeyError in mid-batch."""
+    with pytest.raises(OffsetError):
+        decode_offset(raw)
+
+
+def test_damage_is_told_with_its_place_and_a_remedy() -> None:
+    """The message shows what was read, shortened, and what to do."""
+    with pytest.raises(
+        OffsetError, match=r"damaged: KeyError\('consumer'\).*Restore the checkpoint"
+    ) as caught:
+        decode_offset({"v": 1, "streams": {ARN: {"name": "n" * 5000, "created": 1}}})
+    assert len(str(caught.value)) < 600
+
+
+def test_single_refuses_more_than_one_stream() -> None:
+    """A checkpoint of several streams is refused by name instead of reading one of them."""
+    stream = StreamOffset("a", "arn:a", 1, "c")
+
+    assert SourceOffset({"arn:a": stream}).single() is stream
+    with pytest.raises(OffsetError, match=r"holds 2 streams.*arn:a, arn:b"):
+        SourceOffset({"arn:a": stream, "arn:b": stream}).single()
+    with pytest.raises(OffsetError, match="holds 0 streams"):
+        SourceOffset({}).single()
+
+
+def test_ended_tells_the_shard_end_only() -> None:
+    """A shard is ended when it stands at its end, not when it is unknown."""
+    stream = StreamOffset("a", "arn:a", 1, "c", {"done": SHARD_END, "open": After("1")})
+
+    assert stream.ended("done")
+    assert not stream.ended("open")
+    assert not stream.ended("unknown")

@@ -1,0 +1,448 @@
+"""Options: parsing, names, and messages that tell everything but secrets."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kinesis_ds.errors import OptionError
+from kinesis_ds.limits import MIB
+from kinesis_ds.options import (
+    OPTIONS,
+    AwsOptions,
+    Latest,
+    Option,
+    ReadOptions,
+    StreamId,
+    WriteOptions,
+    parse_read_options,
+    parse_write_options,
+)
+from kinesis_ds.position import TRIM_HORIZON, AtTimestamp
+
+ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
+SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+
+def read(**options: str) -> ReadOptions:
+    return parse_read_options({"streamName": "orders", **options})
+
+
+def write(**options: str) -> WriteOptions:
+    return parse_write_options({"streamName": "orders", **options})
+
+
+def refusal(options: dict[str, str], *, of_read: bool = True) -> str:
+    with pytest.raises(OptionError) as caught:
+        parse_read_options(options) if of_read else parse_write_options(options)
+    return str(caught.value)
+
+
+# --- defaults -----------------------------------------------------------------------------------
+
+
+def test_defaults_of_a_source() -> None:
+    """What a query gets that names its stream only."""
+    assert read() == ReadOptions(
+        stream=StreamId("orders"),
+        aws=AwsOptions(),
+        initial_position=Latest(),
+        consumer_name=None,
+        register_timeout_s=300.0,
+        deregister=False,
+        fail_on_data_loss=True,
+        buffer_bytes=256 * MIB,
+        discovery_interval_s=10.0,
+        idle_timeout_s=30.0,
+        agent_host="127.0.0.1",
+        diagnostics_dir=None,
+    )
+
+
+def test_defaults_of_a_sink() -> None:
+    """What a sink gets that names its stream only."""
+    assert write() == WriteOptions(
+        stream=StreamId("orders"),
+        aws=AwsOptions(),
+        max_in_flight_records=10_000,
+        max_in_flight_bytes=32 * MIB,
+        max_in_flight_requests=16,
+        batch_max_records=500,
+        batch_max_bytes=5 * MIB,
+        retry_timeout_s=120.0,
+        diagnostics_dir=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "option", [o for o in OPTIONS if o.default is not None], ids=lambda o: o.key
+)
+def test_every_default_passes_its_own_parser(option: Option) -> None:
+    """A default is given in the form that users type."""
+    assert option.default is not None
+    option.parse(option.default)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.key)
+def test_every_option_is_documented_and_named_once(option: Option) -> None:
+    """Each name leads to one option, in any case, and each option says what it does."""
+    names = [n.lower() for o in OPTIONS for n in (o.key, *o.aliases)]
+
+    assert option.doc.endswith(".")
+    assert option.modes <= {"read", "write"}
+    assert all(names.count(n.lower()) == 1 for n in (option.key, *option.aliases))
+
+
+# --- names --------------------------------------------------------------------------------------
+
+VALUES = {
+    "streamName": "s",
+    "streamARN": ARN,
+    "region": "eu-west-1",
+    "endpoint": "http://localhost:4566",
+    "awsAccessKey": "key",
+    "awsSecretKey": "secret",
+    "sessionToken": "token",
+    "initialPosition": "trim_horizon",
+    "consumerName": "app",
+    "failOnDataLoss": "false",
+    "shardFetchInterval": "30s",
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "alias"),
+    [(o, a) for o in OPTIONS for a in o.aliases],
+    ids=lambda v: v if isinstance(v, str) else v.key,
+)
+def test_an_alias_means_the_same(option: Option, alias: str) -> None:
+    """A job of another connector moves over without renaming its options."""
+    company = {
+        "awsAccessKey": {"awsSecretKey": "x"},
+        "awsSecretKey": {"awsAccessKey": "x"},
+        "sessionToken": {"awsAccessKey": "x", "awsSecretKey": "x"},
+    }.get(option.key, {})
+    stream = {} if option.key in ("streamName", "streamARN") else {"streamName": "orders"}
+    value = VALUES[option.key]
+
+    assert parse_read_options({**stream, **company, alias: value}) == parse_read_options(
+        {**stream, **company, option.key: value}
+    )
+
+
+@pytest.mark.parametrize(
+    "spelling", ["consumername", "CONSUMERNAME", "ConsumerName", "KINESIS.consumername"]
+)
+def test_names_have_no_case(spelling: str) -> None:
+    """Spark lower-cases option names on some paths."""
+    assert read(**{spelling: "app"}).consumer_name == "app"
+
+
+def test_two_names_of_one_option_with_one_value_are_fine() -> None:
+    """Only a contradiction is an error."""
+    assert read(endpoint="http://h:1", endpointUrl="http://h:1").aws.endpoint == "http://h:1"
+    said = refusal({"streamName": "s", "endpoint": "http://h:1", "endpointUrl": "http://h:2"})
+    assert "endpointUrl and endpoint both set endpoint; give one" in said
+
+
+@pytest.mark.parametrize("key", ["path", "checkpointLocation", "CHECKPOINTLOCATION", "queryName"])
+def test_what_spark_adds_is_passed_over(key: str) -> None:
+    """Keys that Spark puts among the options are not the user's mistake."""
+    assert read(**{key: "/x"}) == read()
+    assert write(**{key: "/x"}) == write()
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("latest", Latest()),
+        (" LATEST ", Latest()),
+        ("trim_horizon", TRIM_HORIZON),
+        ("EARLIEST", TRIM_HORIZON),
+        ("at_timestamp 2026-11-20T12:00:00Z", AtTimestamp(1_795_176_000_000)),
+        ("at_timestamp=2026-11-20T12:00:00.123+00:00", AtTimestamp(1_795_176_000_123)),
+        ("AT_TIMESTAMP: 2026-11-20T14:00:00+02:00", AtTimestamp(1_795_176_000_000)),
+        ("at_timestamp 2026-11-20 12:00:00", AtTimestamp(1_795_176_000_000)),
+        ("at_timestamp 2026-11-20", AtTimestamp(1_795_132_800_000)),
+        ("at_timestamp 1795176000", AtTimestamp(1_795_176_000_000)),
+        ("at_timestamp 1795176000.5", AtTimestamp(1_795_176_000_500)),
+        ("at_timestamp 1970-01-01T00:00:00Z", AtTimestamp(0)),
+    ],
+)
+def test_initial_position(text: str, expected: object) -> None:
+    """Every documented way to say where a query starts."""
+    assert read(initialPosition=text).initial_position == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "newest",
+        "at_timestamp",
+        "at_timestamp tomorrow",
+        "at_timestamp 12",
+        "at_timestamp 1795176000000",
+        "at_timestamp 1969-12-31T23:59:59Z",
+        "2026-11-20",
+    ],
+)
+def test_a_start_that_means_nothing_is_refused(text: str) -> None:
+    """Also a time before 1970, which no record has and no checkpoint could hold."""
+    assert "initialPosition is" in refusal({"streamName": "s", "initialPosition": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1s", 1.0),
+        ("1000ms", 1.0),
+        ("1.5 m", 90.0),
+        ("2min", 120.0),
+        ("1h", 3600.0),
+        (" 10S ", 10.0),
+    ],
+)
+def test_durations_carry_their_unit(text: str, expected: float) -> None:
+    """Milliseconds to days, fractions allowed."""
+    assert read(subscriptionIdleTimeout=text).idle_timeout_s == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "10 parsecs", "-1s", "s", "0s", "999ms", "3601s", "2h", "1e3s", "1d"]
+)
+def test_a_duration_without_unit_or_out_of_range_is_refused(text: str) -> None:
+    """The message names the range."""
+    said = refusal({"streamName": "s", "subscriptionIdleTimeout": text})
+    assert "subscriptionIdleTimeout is" in said
+    assert "from 1s to 3600s" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1048576", MIB),
+        ("1048576b", MIB),
+        ("1024k", MIB),
+        ("1024KB", MIB),
+        ("1m", MIB),
+        ("1 MB", MIB),
+        ("2g", 2048 * MIB),
+        ("2gb", 2048 * MIB),
+    ],
+)
+def test_sizes(text: str, expected: int) -> None:
+    """Plain bytes, or kb, mb, gb with 1024 between them."""
+    assert read(fetchBufferSize=text).buffer_bytes == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "1.5mb", "1048575", "mb", "1tb", "1 2mb", "1048577gb", "lots"]
+)
+def test_a_size_out_of_form_or_range_is_refused(text: str) -> None:
+    """The message names the form and the range."""
+    assert "bytes, or a number with kb, mb or gb" in refusal(
+        {"streamName": "s", "fetchBufferSize": text}
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high"), [("batchMaxRecords", 1, 500), ("maxInFlightRequests", 1, 1000)]
+)
+def test_counts_have_bounds(key: str, low: int, high: int) -> None:
+    """Both bounds are themselves allowed; beyond them, signs and fractions are not."""
+    for text in (str(low), str(high), f" {high} "):
+        write(**{key: text})
+    for text in (str(low - 1), str(high + 1), "-1", "1.0", "ten", ""):
+        assert f"a whole number from {low} to {high}" in refusal(
+            {"streamName": "s", key: text}, of_read=False
+        )
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("FALSE", False), (" True ", True)])
+def test_booleans(text: str, *, expected: bool) -> None:
+    """True or false in any case."""
+    assert read(failOnDataLoss=text).fail_on_data_loss is expected
+
+
+@pytest.mark.parametrize("text", ["yes", "1", "", "truee"])
+def test_other_booleans_are_refused(text: str) -> None:
+    """Nothing is guessed."""
+    assert "expected true or false" in refusal({"streamName": "s", "failOnDataLoss": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://localhost:4566", "http://localhost:4566"),
+        ("https://kinesis.eu-west-1.amazonaws.com/", "https://kinesis.eu-west-1.amazonaws.com"),
+        (" http://[::1]:80 ", "http://[::1]:80"),
+    ],
+)
+def test_endpoint(text: str, expected: str) -> None:
+    """A URL of scheme, host and port; a slash at its end is dropped."""
+    assert read(endpoint=text).aws.endpoint == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["localhost:4566", "ftp://h", "http://", "http://h/path", "http://h?q", "http://a b"]
+)
+def test_an_endpoint_that_is_no_url_is_refused(text: str) -> None:
+    """The message shows the form."""
+    assert "http://host[:port]" in refusal({"streamName": "s", "endpoint": text})
+
+
+@pytest.mark.parametrize("text", ["", " ", "a/b", "ä", "x" * 129, "arn:aws:kinesis"])
+def test_a_stream_name_has_its_alphabet(text: str) -> None:
+    """What AWS would refuse is refused before a call."""
+    assert "1 to 128 letters" in refusal({"streamName": text})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["orders", "arn:aws:kinesis:eu:12345:stream/x", ARN.replace("kinesis", "sqs"), ARN + "/c"],
+)
+def test_a_stream_arn_has_its_form(text: str) -> None:
+    """What is no ARN of a stream is refused."""
+    assert "arn:<partition>:kinesis" in refusal({"streamARN": text})
+
+
+@pytest.mark.parametrize("text", ["auto", "HTTP1", " http1 "])
+def test_transport_is_http1_for_now(text: str) -> None:
+    """Both names are accepted, the other transport is told apart from a typo."""
+    read(transport=text)
+    assert "http2 is not in this version" in refusal({"streamName": "s", "transport": "http2"})
+
+
+def test_an_empty_text_is_refused() -> None:
+    """An option given as nothing is a mistake, not a default."""
+    assert "region is ' ', expected a non-empty text" in refusal({"streamName": "s", "region": " "})
+
+
+# --- the stream and the region ------------------------------------------------------------------
+
+
+def test_the_region_of_an_arn_is_used() -> None:
+    """An ARN says where its stream is; the option wins."""
+    assert parse_read_options({"streamARN": ARN}).aws.region == "eu-central-1"
+    assert parse_read_options({"streamARN": ARN, "region": "us-east-1"}).aws.region == "us-east-1"
+    assert read().aws.region is None
+
+
+def test_a_stream_is_named_in_requests_the_way_it_was_given() -> None:
+    """By ARN or by name, never both."""
+    assert StreamId(arn=ARN).request() == {"StreamARN": ARN}
+    assert StreamId(name="orders").request() == {"StreamName": "orders"}
+    assert (StreamId(arn=ARN).label, StreamId(name="orders").label, StreamId().label) == (
+        ARN,
+        "orders",
+        "?",
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"streamName": "a", "streamARN": ARN}])
+def test_exactly_one_stream(options: dict[str, str]) -> None:
+    """No stream, or two ways to name it, is one problem."""
+    assert "1 problem with the options: (1) give streamName or streamARN (exactly one" in refusal(
+        options
+    )
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+def test_all_problems_come_together() -> None:
+    """One error for five mistakes, counted and numbered."""
+    said = refusal(
+        {
+            "fetchBufferSize": "tiny",
+            "failOnDataLoss": "maybe",
+            "consumrName": "x",
+            "batchMaxRecords": "5",
+            "awsAccessKey": "AKIA",
+        }
+    )
+
+    assert "6 problems with the options" in said
+    for problem in (
+        "fetchBufferSize is 'tiny', expected bytes",
+        "failOnDataLoss is 'maybe', expected true or false",
+        "unknown option 'consumrName'; did you mean consumerName?",
+        "batchMaxRecords is an option of writing only",
+        "awsAccessKey and awsSecretKey go together",
+        "give streamName or streamARN",
+    ):
+        assert problem in said
+    assert all(f"({i}) " in said for i in range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("streamname2", "streamName"),
+        ("StartingPositon", "startingPosition"),
+        ("kinesis.endpointURI", "kinesis.endpointUrl"),
+        ("initial_position", "initialPosition"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(key: str, hint: str) -> None:
+    """A typo is answered with the name that was meant."""
+    assert f"unknown option {key!r}; did you mean {hint}?" in refusal({"streamName": "s", key: "x"})
+
+
+def test_an_unknown_option_like_no_other_has_no_hint() -> None:
+    """No hint is better than a wrong one; nor is an option of the other mode offered."""
+    assert "unknown option 'zzz'." in refusal({"streamName": "s", "zzz": "x"})
+    assert "did you mean batchMax" not in refusal({"streamName": "s", "batchMaxRecord": "x"})
+
+
+def test_an_option_of_the_other_mode_is_told_so() -> None:
+    """An option of the source on a sink is no typo."""
+    said = refusal({"streamName": "s", "consumerName": "x"}, of_read=False)
+    assert "consumerName is an option of reading only" in said
+
+
+def test_a_token_needs_its_keys() -> None:
+    """A session token alone authenticates nobody."""
+    assert "sessionToken needs awsAccessKey" in refusal({"streamName": "s", "sessionToken": SECRET})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"awsSecretKey": SECRET},
+        {"awsSecretKey": SECRET, "kinesis.awsSecretKey": SECRET + "2", "awsAccessKey": SECRET},
+        {"awsSecretKeyy": SECRET},
+        {"awsAccessKey": SECRET, "awsSecretKey": " "},
+        {"sessionToken": SECRET},
+    ],
+)
+def test_secrets_are_in_no_error(options: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with a secret, its value is not shown, nor logged."""
+    with caplog.at_level(logging.DEBUG):
+        assert SECRET not in refusal({"streamName": "s", **options})
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("parse", [parse_read_options, parse_write_options])
+def test_secrets_are_in_no_repr(parse: Any) -> None:
+    """``repr`` of the options shows the place, not the keys."""
+    options = parse(
+        {
+            "streamName": "s",
+            "awsAccessKey": SECRET,
+            "awsSecretKey": SECRET,
+            "sessionToken": SECRET,
+            "region": "eu",
+        }
+    )
+
+    assert SECRET not in repr(options)
+    assert SECRET not in str(options.aws)
+    assert options.aws.secret_key == SECRET
+    assert "region='eu'" in repr(options)
