@@ -80,16 +80,16 @@ class Recipe:
         folder = self.folder
         if (folder / _STAMP).exists():
             return folder
-        with exclusive(self.home / "install.lock"):
+        with exclusive(self.home / "install.lock") as lock:
             if not (folder / _STAMP).exists():
-                self._install_into(folder)
+                self._install_into(folder, lock)
         return folder
 
-    def _install_into(self, folder: Path) -> None:
+    def _install_into(self, folder: Path, lock: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with _progress(f"installing {self.requirement}") as tell:
-            run = _Runner(folder, tell)
+            run = _Runner(folder, tell, lock)
             run("a virtual environment", sys.executable, "-m", "venv", folder / "venv")
             run(
                 "Python packages",
@@ -114,15 +114,16 @@ def python_of(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[int]:
     """Let one process of this machine at a time into the block; the others wait.
 
-    The system drops the lock when its holder dies, so a crash never leaves one behind.
+    The system drops the lock when its holder dies, so a crash never leaves one behind. The value
+    is the open lock file: a child that inherits it holds the lock too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
 def tail(log: Path, lines: int = _LOG_LINES) -> str:
@@ -138,6 +139,7 @@ def tail(log: Path, lines: int = _LOG_LINES) -> str:
 class _Runner:
     folder: Path
     tell: Callable[[str], None]
+    lock: int
 
     def __call__(self, what: str, *argv: str | Path) -> None:
         self.tell(what)
@@ -149,6 +151,8 @@ class _Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Should we be killed, pip runs on: nobody may begin anew before it has ended.
+                pass_fds=[self.lock],
                 check=False,
             )
         if done.returncode:
