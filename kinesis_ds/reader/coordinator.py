@@ -70,6 +70,10 @@ class Coordinator:
             return self._pinned
         agent, discovery = self._open(base)
         self._raise_failure(agent, discovery)
+        # Spark asks for the next offset when the batch before it is done, and calls commit only once
+        # there is a next batch. Waiting for commit would be a deadlock: a full buffer that holds a
+        # finished batch can receive nothing, so there would never be a next one.
+        agent.free(base.shards)
         following = advance(base, agent.available(), discovery.listed)
         now = self._clock.monotonic()
         if has_news(base, following, agent.count) or now - self._last_moved > _IDLE_CHECKPOINT_S:

@@ -1,0 +1,262 @@
+"""What a user can get wrong: one clear error that names the thing and the remedy, and never a hang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.conftest import MakeStream
+
+# Long enough for a slow machine, far from a hang.
+WITHIN_S = 60
+
+
+@pytest.fixture(scope="module")
+def spark(dummy_credentials: None) -> Iterator[SparkSession]:
+    """One session for all of these: every query here fails early."""
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def read_error(spark: SparkSession, checkpoint: Path, **options: str) -> str:
+    """The text of the error that a reading query ends with."""
+    with pytest.raises(Exception) as caught:
+        query = (
+            spark.readStream.format("kinesis")
+            .options(**options)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        try:
+            if not query.awaitTermination(WITHIN_S):
+                pytest.fail(f"no error within {WITHIN_S} s")
+        finally:
+            query.stop()
+    return str(caught.value)
+
+
+def write_error(spark: SparkSession, checkpoint: Path, columns: list[str], **options: str) -> str:
+    """The text of the error that a writing query ends with."""
+    with pytest.raises(Exception) as caught:
+        query = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", 10)
+            .load()
+            .selectExpr(*columns)
+            .writeStream.format("kinesis")
+            .options(**options)
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        try:
+            if not query.awaitTermination(WITHIN_S):
+                pytest.fail(f"no error within {WITHIN_S} s")
+        finally:
+            query.stop()
+    return str(caught.value)
+
+
+def frames(text: str) -> int:
+    """How many Python frames of ours and of PySpark the text shows."""
+    return text.count('  File "')
+
+
+@pytest.mark.timeout(180)
+def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path: Path) -> None:
+    """Reading a stream that is not there."""
+    text = read_error(spark, tmp_path, streamName="no-such-stream", endpoint=endpoint)
+    assert "KINESIS_STREAM_NOT_FOUND" in text
+    assert "no-such-stream" in text
+    assert "Check the name, the region, the account and the endpoint" in text
+    assert frames(text) < 12, text
+
+
+@pytest.mark.timeout(180)
+def test_writing_to_an_unknown_stream_is_named(
+    spark: SparkSession, endpoint: str, tmp_path: Path
+) -> None:
+    """Writing to a stream that is not there."""
+    text = write_error(
+        spark,
+        tmp_path,
+        ["cast(value as string) as data"],
+        streamName="no-such-stream",
+        endpoint=endpoint,
+    )
+    assert "KINESIS_STREAM_NOT_FOUND" in text
+    assert "no-such-stream" in text
+
+
+@pytest.mark.timeout(180)
+def test_all_option_problems_come_at_once_when_the_query_is_built(
+    spark: SparkSession, endpoint: str
+) -> None:
+    """A mistyped key, a wrong value and a missing one: one error, at load, with the nearest key."""
+    with pytest.raises(Exception) as caught:
+        spark.readStream.format("kinesis").options(
+            streamNam="orders", fetchBufferSize="lots", endpoint=endpoint
+        ).load()
+    text = str(caught.value)
+    assert "3 problems" in text
+    assert "did you mean streamName?" in text
+    assert "fetchBufferSize is 'lots'" in text
+    assert "give streamName or streamARN" in text
+
+
+@pytest.mark.timeout(180)
+def test_secrets_stay_out_of_error_texts(spark: SparkSession, endpoint: str) -> None:
+    """An error about credentials does not show them."""
+    with pytest.raises(Exception) as caught:
+        spark.readStream.format("kinesis").options(
+            streamName="orders", awsSecretKey="Hush/SecretValue", bogus="1", endpoint=endpoint
+        ).load()
+    assert "KINESIS_OPTIONS" in str(caught.value)
+    assert "Hush" not in str(caught.value)
+
+
+@pytest.mark.timeout(180)
+def test_a_wrong_sink_schema_names_every_column(
+    spark: SparkSession, endpoint: str, tmp_path: Path
+) -> None:
+    """Columns unknown, missing and of a wrong type, when the query starts."""
+    text = write_error(
+        spark,
+        tmp_path,
+        ["value as number", "cast(value as int) as partitionKey"],
+        streamName="orders",
+        endpoint=endpoint,
+    )
+    assert "KINESIS_SCHEMA" in text
+    assert "column data (binary or string) is missing" in text
+    assert "column number is not one of" in text
+    assert "column partitionKey is int, expected string" in text
+
+
+@pytest.mark.timeout(180)
+def test_no_credentials_say_where_to_put_them(
+    endpoint: str, tmp_path: Path, make_stream: MakeStream
+) -> None:
+    """A machine without any AWS credentials; in a process without them in its environment."""
+    import os
+    import subprocess
+    import sys
+
+    stream = make_stream()
+    code = (
+        "from kinesis_ds.options import parse_read_options\n"
+        "from kinesis_ds.reader.coordinator import Coordinator\n"
+        "import sys\n"
+        "Coordinator(parse_read_options({'streamName': sys.argv[1], 'endpoint': sys.argv[2], "
+        "'region': 'us-east-1'})).latest(None)\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    environment |= {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code, stream, endpoint],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert "KINESIS_ACCESS" in done.stderr
+    assert "awsAccessKey" in done.stderr
+    assert "AWS_ACCESS_KEY_ID" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_an_endpoint_that_refuses_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing listens on the endpoint's port: an error within seconds, not a hang."""
+    text = read_error(spark, tmp_path, streamName="orders", endpoint="http://127.0.0.1:9")
+    assert "KINESIS_TRANSIENT" in text
+    assert "127.0.0.1:9" in text
+    assert "Is the endpoint right" in text
+
+
+@pytest.mark.timeout(180)
+def test_a_checkpoint_of_another_stream_is_refused(
+    spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """The same checkpoint, another streamName."""
+    first, second = make_stream(), make_stream()
+    _pin(spark, tmp_path, streamName=first, endpoint=endpoint)
+    text = read_error(spark, tmp_path, streamName=second, endpoint=endpoint)
+    assert "KINESIS_CHECKPOINT" in text
+    assert first in text
+    assert second in text
+    assert "new checkpointLocation" in text
+
+
+@pytest.mark.timeout(180)
+def test_a_checkpoint_of_a_stream_created_again_is_refused(
+    spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """Same name, another stream: its positions mean nothing."""
+    stream = make_stream()
+    _pin(spark, tmp_path, streamName=stream, endpoint=endpoint)
+    log = tmp_path / "offsets" / "0"
+    lines = log.read_text().splitlines()
+    offset = json.loads(lines[-1])
+    (positions,) = offset["streams"].values()
+    positions["created"] -= 86_400_000
+    log.write_text("\n".join([*lines[:-1], json.dumps(offset)]))
+    (tmp_path / "offsets" / ".0.crc").unlink(missing_ok=True)
+    text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint)
+    assert "deleted and created again" in text
+
+
+@pytest.mark.timeout(180)
+def test_a_checkpoint_of_a_newer_version_is_refused(
+    spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """An offset format this version does not know."""
+    stream = make_stream()
+    _pin(spark, tmp_path, streamName=stream, endpoint=endpoint)
+    log = tmp_path / "offsets" / "0"
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:-1], json.dumps({**json.loads(lines[-1]), "v": 2})]))
+    (tmp_path / "offsets" / ".0.crc").unlink(missing_ok=True)
+    text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint)
+    assert "offset format 2" in text
+    assert "Upgrade kinesis_ds" in text
+
+
+def _pin(spark: SparkSession, checkpoint: Path, **options: str) -> None:
+    """Run a query until its start is in the checkpoint."""
+    from devtools.waiting import wait_until
+
+    query = (
+        spark.readStream.format("kinesis")
+        .options(**options)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    try:
+        wait_until(
+            lambda: (checkpoint / "commits" / "0").exists() or query.exception(),
+            what="batch 0",
+            within_s=WITHIN_S,
+        )
+        assert query.exception() is None
+    finally:
+        query.stop()
