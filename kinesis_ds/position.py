@@ -56,10 +56,15 @@ class ShardEnd:
 Position = Union[TrimHorizon, AtTimestamp, After, ShardEnd]
 
 # The service's own limit for a sequence number. Python refuses to read very long integers.
-_MAX_DIGITS = 129
+MAX_DIGITS = 129
 
 TRIM_HORIZON = TrimHorizon()
 SHARD_END = ShardEnd()
+
+
+def is_number(text: object) -> bool:
+    """Whether a text is a sequence number: ASCII digits only, so that every reader agrees on it."""
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def parse_position(text: object) -> Position:
@@ -74,7 +79,7 @@ def parse_position(text: object) -> Position:
         return SHARD_END
     if isinstance(text, str):
         kind, _, value = text.partition(":")
-        if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
+        if is_number(value):
             if kind == "AFTER":
                 return After(value)
             if kind == "AT_TIMESTAMP":

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pybase64 import b64decode
 
 from kinesis_ds.errors import ProtocolError
-from kinesis_ds.position import After, AtTimestamp, Position
+from kinesis_ds.position import MAX_DIGITS, After, AtTimestamp, Position, is_number
 from kinesis_ds.schema import RECORD_SCHEMA
 
 
@@ -57,9 +57,11 @@ def decode_event(payload: bytes | memoryview, position: Position) -> Event:
     try:
         raw = orjson.loads(payload)
         continuation = raw.get("ContinuationSequenceNumber")
-        if continuation is not None and not (isinstance(continuation, str) and continuation.isdigit()):
+        if continuation is not None and not is_number(continuation):
             raise ValueError(f"continuation {continuation!r}")
         items = raw["Records"]
+        if not isinstance(items, list):
+            raise TypeError("the records are no list")
         return Event(
             records=decode_records(items, position),
             received=len(items),
@@ -67,7 +69,7 @@ def decode_event(payload: bytes | memoryview, position: Position) -> Event:
             millis_behind=int(raw.get("MillisBehindLatest") or 0),
             has_children=bool(raw.get("ChildShards")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as exc:
         raise ProtocolError(f"An event could not be decoded ({type(exc).__name__}: {_brief(exc)}).") from exc
 
 
@@ -84,6 +86,9 @@ def decode_records(items: list[dict[str, Any]], position: Position) -> Records |
         return None
     try:
         numbers = [item["SequenceNumber"] for item in items]
+        digits = "".join(numbers)
+        if not (digits.isascii() and digits.isdigit() and max(map(len, numbers)) <= MAX_DIGITS):
+            raise ValueError("a sequence number that is no number")
         order = [int(n) for n in numbers]
         if any(a > b for a, b in zip(order, order[1:], strict=False)):
             raise ProtocolError("Kinesis sent the records of a shard out of order.")

@@ -18,8 +18,9 @@ _PRELUDE = struct.Struct(">III")
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _OVERHEAD = _PRELUDE.size + 4
-# Bytes of each header value type; types 6 and 7 (bytes, text) carry a 16-bit length instead.
+# Bytes of each header value type; bytes and text carry a 16-bit length instead.
 _FIXED_VALUE = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_BYTES = 6
 _TEXT = 7
 
 
@@ -63,6 +64,8 @@ class Message:
                 if kind in _FIXED_VALUE:
                     at += _FIXED_VALUE[kind]
                     continue
+                if kind not in (_BYTES, _TEXT):
+                    raise ProtocolError(f"An event's headers hold a value of unknown type {kind}.")
                 (length,) = _U16.unpack_from(self.raw, at)
                 at += 2 + length
                 if kind == _TEXT:
