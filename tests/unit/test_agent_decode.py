@@ -1,0 +1,288 @@
+"""Decoding: JSON to Arrow, what is dropped, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from kinesis_ds.agent.decode import decode_event, decode_records, sequence_numbers
+from kinesis_ds.errors import ProtocolError
+from kinesis_ds.position import TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.schema import RECORD_SCHEMA
+from tests.support.builders import ARRIVED_S, event, number, record
+
+ARRIVED_MS = int(ARRIVED_S * 1000)
+
+
+def numbers_of(items: list[dict[str, Any]], position: Position) -> list[int]:
+    decoded = decode_records(items, position)
+    return sequence_numbers(decoded.batch) if decoded else []
+
+
+def test_a_record_is_decoded_in_full() -> None:
+    """Every column is what the service sent, times to the millisecond."""
+    decoded = decode_records(
+        [record(number(1), b"\x00\xffbytes", "schlüssel", 1_700_000_000.123)], TRIM_HORIZON
+    )
+
+    assert decoded is not None
+    assert decoded.batch.schema == RECORD_SCHEMA
+    assert decoded.batch.to_pylist() == [
+        {
+            "partitionKey": "schlüssel",
+            "data": b"\x00\xffbytes",
+            "sequenceNumber": number(1),
+            "approximateArrivalTimestamp": datetime.datetime(
+                2023, 11, 14, 22, 13, 20, 123000, tzinfo=datetime.timezone.utc
+            ),
+        }
+    ]
+    assert (decoded.first, decoded.last) == (int(number(1)), int(number(1)))
+
+
+def test_a_record_without_partition_key_has_null() -> None:
+    """Streams that distribute records themselves have none."""
+    decoded = decode_records([record(1, key=None)], TRIM_HORIZON)
+
+    assert decoded is not None
+    assert decoded.batch.column("partitionKey").to_pylist() == [None]
+
+
+def test_padded_numbers_are_kept_as_they_came_and_compared_as_integers() -> None:
+    """The text goes to the user; the order does not depend on its length."""
+    decoded = decode_records([record("009"), record("0010"), record("11")], After("9"))
+
+    assert decoded is not None
+    assert decoded.batch.column("sequenceNumber").to_pylist() == ["0010", "11"]
+    assert (decoded.first, decoded.last) == (10, 11)
+
+
+def test_data_may_be_empty() -> None:
+    """A record of no bytes is a record."""
+    decoded = decode_records([record(1, b"")], TRIM_HORIZON)
+
+    assert decoded is not None
+    assert decoded.batch.column("data").to_pylist() == [b""]
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        pytest.param(TRIM_HORIZON, [3, 5, 8], id="the beginning drops nothing"),
+        pytest.param(After("0"), [3, 5, 8], id="before all"),
+        pytest.param(After("2"), [3, 5, 8], id="between, before all"),
+        pytest.param(After("3"), [5, 8], id="the first was read"),
+        pytest.param(After("4"), [5, 8], id="a number that no record has"),
+        pytest.param(After("5"), [8], id="all but the last"),
+        pytest.param(After("8"), [], id="all"),
+        pytest.param(After("99"), [], id="behind all"),
+    ],
+)
+def test_after_drops_what_was_read(position: Position, expected: list[int]) -> None:
+    """What a careless answer sends again is dropped, by order and not by equality (F19)."""
+    assert numbers_of([record(n) for n in (3, 5, 8)], position) == expected
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "expected"),
+    [
+        pytest.param(-1, [1, 2, 3], id="before all"),
+        pytest.param(0, [1, 2, 3], id="exactly the first"),
+        pytest.param(1, [2, 3], id="behind the first"),
+        pytest.param(500, [2, 3], id="exactly the second"),
+        pytest.param(501, [3], id="behind the second, whose time falls back later"),
+        pytest.param(5000, [], id="behind all"),
+    ],
+)
+def test_at_timestamp_drops_what_arrived_earlier(offset_ms: int, expected: list[int]) -> None:
+    """Servers that round the time down to a second send older records first; those are left out."""
+    items = [
+        record(1, arrived_s=ARRIVED_S),
+        record(2, arrived_s=ARRIVED_S + 0.5),
+        record(3, arrived_s=ARRIVED_S + 1),
+    ]
+
+    assert numbers_of(items, AtTimestamp(ARRIVED_MS + offset_ms)) == expected
+
+
+def test_at_timestamp_drops_from_the_front_only() -> None:
+    """Behind the first record in time, all are kept: arrival times may fall back a little."""
+    items = [
+        record(1, arrived_s=ARRIVED_S - 1),
+        record(2, arrived_s=ARRIVED_S + 1),
+        record(3, arrived_s=ARRIVED_S - 1),
+    ]
+
+    assert numbers_of(items, AtTimestamp(ARRIVED_MS)) == [2, 3]
+
+
+def test_no_records_is_none() -> None:
+    """An empty answer, and one of which nothing is new, give no batch."""
+    assert decode_records([], TRIM_HORIZON) is None
+    assert decode_records([record(1)], After("1")) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ("SequenceNumber", None),
+        ("SequenceNumber", 5),
+        ("SequenceNumber", 5.0),
+        ("SequenceNumber", True),
+        ("SequenceNumber", ""),
+        ("SequenceNumber", "x"),
+        ("SequenceNumber", "-1"),
+        ("SequenceNumber", "+1"),
+        ("SequenceNumber", " 1"),
+        ("SequenceNumber", "1_0"),
+        ("SequenceNumber", "\u0663"),
+        ("SequenceNumber", "\u00b2"),
+        ("SequenceNumber", "9" * 5000),
+        ("SequenceNumber", ["1"]),
+        ("Data", None),
+        ("Data", 1),
+        ("Data", "!!!!"),
+        ("Data", "abc"),
+        ("Data", "ab=c"),
+        ("Data", "YQ==\n"),
+        ("Data", "ä"),
+        ("Data", ["YQ=="]),
+        ("ApproximateArrivalTimestamp", None),
+        ("ApproximateArrivalTimestamp", "now"),
+        ("ApproximateArrivalTimestamp", 1e300),
+        ("ApproximateArrivalTimestamp", -1e300),
+        ("ApproximateArrivalTimestamp", [1]),
+        ("PartitionKey", 1),
+        ("PartitionKey", ["k"]),
+        ("PartitionKey", {}),
+    ],
+)
+@pytest.mark.parametrize("neighbour", [True, False], ids=["second of two", "alone"])
+def test_a_malformed_member_is_a_protocol_error(
+    changes: str, value: object, *, neighbour: bool
+) -> None:
+    """Nothing that a checkpoint could not take gets through, and no other error is raised."""
+    items = [record(1)] if neighbour else []
+    items.append({**record(2), changes: value})
+
+    with pytest.raises(ProtocolError, match="could not be decoded"):
+        decode_records(items, TRIM_HORIZON)
+
+
+@pytest.mark.parametrize("missing", ["SequenceNumber", "Data", "ApproximateArrivalTimestamp"])
+def test_a_missing_member_is_a_protocol_error(missing: str) -> None:
+    """A record without what every record has is refused."""
+    item = record(1)
+    del item[missing]
+
+    with pytest.raises(ProtocolError, match=rf"KeyError: '{missing}'"):
+        decode_records([item], TRIM_HORIZON)
+
+
+@pytest.mark.parametrize("item", [None, 1, "x", [], [1]])
+def test_a_record_that_is_no_object_is_a_protocol_error(item: Any) -> None:
+    """Lists of other things are not read."""
+    with pytest.raises(ProtocolError):
+        decode_records([item], TRIM_HORIZON)
+
+
+def test_records_out_of_order_are_refused() -> None:
+    """Order within a shard is a promise; a server that breaks it is not sorted behind its back."""
+    with pytest.raises(ProtocolError, match="out of order"):
+        decode_records([record(2), record(1)], TRIM_HORIZON)
+
+
+def test_a_protocol_error_does_not_repeat_the_whole_record() -> None:
+    """The text of the error stays short, however long the data is."""
+    with pytest.raises(ProtocolError) as caught:
+        decode_records([record("x" * 10_000)], TRIM_HORIZON)
+    assert len(str(caught.value)) < 300
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def test_an_event_is_decoded_in_full() -> None:
+    """Records, the way on, the distance from the tip, and the children."""
+    decoded = decode_event(event([record(1), record(2)], 7, behind_ms=1500), After("1"))
+
+    assert decoded.records is not None
+    assert sequence_numbers(decoded.records.batch) == [2]
+    assert (decoded.received, decoded.continuation) == (2, "7")
+    assert (decoded.millis_behind, decoded.has_children) == (1500, False)
+
+
+def test_the_last_event_of_a_shard() -> None:
+    """No continuation, and the children named."""
+    decoded = decode_event(event([], None, children=["a", "b"]), TRIM_HORIZON)
+
+    assert (decoded.records, decoded.received) == (None, 0)
+    assert decoded.continuation is None
+    assert decoded.has_children
+
+
+@pytest.mark.parametrize("explicit", [{"ContinuationSequenceNumber": None}, {"ChildShards": None}])
+def test_null_is_as_good_as_absent(explicit: dict[str, None]) -> None:
+    """Some servers write null where others leave the member out."""
+    payload = orjson.dumps({"Records": [], "MillisBehindLatest": None, **explicit})
+
+    decoded = decode_event(payload, TRIM_HORIZON)
+    assert (decoded.continuation, decoded.has_children, decoded.millis_behind) == (None, False, 0)
+
+
+def test_a_memoryview_is_decoded_without_a_copy() -> None:
+    """The payload is a slice of the frame."""
+    assert decode_event(memoryview(event([record(1)], 1)), TRIM_HORIZON).received == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"1",
+        b'"x"',
+        b"[]",
+        b"\xff\xfe",
+        b"{}",
+        b'{"Records":null}',
+        b'{"Records":1}',
+        b'{"Records":0}',
+        b'{"Records":"abc"}',
+        b'{"Records":""}',
+        b'{"Records":{}}',
+        b'{"Records":{"a":1}}',
+        b'{"Records":[1]}',
+        b'{"Records":[],"ContinuationSequenceNumber":5}',
+        b'{"Records":[],"ContinuationSequenceNumber":""}',
+        b'{"Records":[],"ContinuationSequenceNumber":"-5"}',
+        b'{"Records":[],"ContinuationSequenceNumber":"1_0"}',
+        '{"Records":[],"ContinuationSequenceNumber":"\u00b2"}'.encode(),
+        '{"Records":[],"ContinuationSequenceNumber":"\u0663"}'.encode(),
+        b'{"Records":[],"ContinuationSequenceNumber":"' + b"9" * 5000 + b'"}',
+        b'{"Records":[],"ContinuationSequenceNumber":["5"]}',
+        b'{"Records":[],"MillisBehindLatest":"soon"}',
+        b'{"Records":[],"MillisBehindLatest":[1]}',
+        b'{"Records":[],"MillisBehindLatest":1e999}',
+        b"[" * 5000,
+        b'{"Records":' + b"[" * 2000 + b"]" * 2000 + b"}",
+    ],
+)
+def test_a_malformed_event_is_a_protocol_error(payload: bytes) -> None:
+    """Nothing is skipped silently, and no other error escapes to stop the lane."""
+    with pytest.raises(ProtocolError):
+        decode_event(payload, TRIM_HORIZON)
+
+
+def test_sequence_numbers_of_a_slice() -> None:
+    """Slices of a batch give their own numbers."""
+    decoded = decode_records([record(n) for n in (1, 2, 3)], TRIM_HORIZON)
+
+    assert decoded is not None
+    assert isinstance(decoded.batch, pa.RecordBatch)
+    assert sequence_numbers(decoded.batch.slice(1, 1)) == [2]
