@@ -6,6 +6,7 @@ end offset that Spark has logged) and *committed* (Spark is done with it). Recor
 
 The pool is one bound in bytes for all shards. Half of it is split into equal guaranteed shares, the
 other half is lent to whoever needs more: a hot shard gets room, and cannot take an idle shard's share.
+A message that is larger than a share and all that can be lent has its turn, too: behind it all wait.
 Room is asked for *before* a message is read off the socket, with a callback that never blocks.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -78,10 +79,13 @@ class BufferPool:
     def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
         """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once it is.
 
-        Each shard has at most one request waiting. ``granted`` must not block.
+        Each shard has at most one request waiting. ``granted`` must not block. A shard that was closed
+        is never given any.
         """
         with self._lock:
-            if self._fits(shard, nbytes, ahead=bool(self._waiters)):
+            if shard not in self._used:
+                return False
+            if self._fits(shard, nbytes, self._waiters):
                 self._take(shard, nbytes)
                 return True
             self._waiters.append(_Waiter(shard, nbytes, granted))
@@ -92,7 +96,11 @@ class BufferPool:
         with self._lock:
             before = len(self._waiters)
             self._waiters = deque(w for w in self._waiters if w.shard != shard)
-            return len(self._waiters) != before
+            withdrawn = len(self._waiters) != before
+            ready = self._admit_waiters() if withdrawn else []
+        for waiter in ready:
+            waiter.granted()
+        return withdrawn
 
     def change(self, shard: str, nbytes: int, records: int) -> None:
         """Correct what a shard holds by ``nbytes`` and ``records``; both may be negative."""
@@ -123,7 +131,9 @@ class BufferPool:
 
     # All below: with the lock held.
 
-    def _fits(self, shard: str, nbytes: int, *, ahead: bool) -> bool:
+    def _fits(self, shard: str, nbytes: int, ahead: Collection[_Waiter]) -> bool:
+        if any(self._exceeds_loans(w.nbytes) for w in ahead):
+            return False  # the pool empties for it
         if self._total == 0:
             return True  # one message larger than the whole bound must still get through
         used = self._used[shard]
@@ -132,9 +142,17 @@ class BufferPool:
         borrowed = self._borrowed - self._over(used) + self._over(used + nbytes)
         return (
             self._total + nbytes <= self._limit_bytes
-            and (borrowed <= self._limit_bytes // 2 or used + nbytes <= self._share)
+            and (
+                borrowed <= self._limit_bytes // 2
+                or used + nbytes <= self._share
+                or self._exceeds_loans(nbytes)
+            )
             and self._records < self._limit_records
         )
+
+    def _exceeds_loans(self, nbytes: int) -> bool:
+        """Whether a request is larger than its shard's share and all that can be lent together."""
+        return nbytes > self._share + self._limit_bytes // 2
 
     def _over(self, used: int) -> int:
         return max(0, used - self._share)
@@ -156,7 +174,7 @@ class BufferPool:
         ready: list[_Waiter] = []
         still: deque[_Waiter] = deque()
         for waiter in self._waiters:
-            if self._fits(waiter.shard, waiter.nbytes, ahead=bool(still)):
+            if self._fits(waiter.shard, waiter.nbytes, still):
                 self._take(waiter.shard, waiter.nbytes)
                 ready.append(waiter)
             else:
@@ -198,9 +216,13 @@ class ShardBuffer:
         """Take decoded records and move *available*; turns the room ``reserved`` into what they use."""
         nbytes = records.batch.nbytes if records else 0
         with self._lock:
-            if records:
-                self._chunks.append(_Chunk(records, nbytes))
-            self._available = position
+            if isinstance(self._available, ShardEnd):
+                # Decoded late, when the end had been confirmed: nothing new can be in it.
+                records, nbytes = None, 0
+            else:
+                if records:
+                    self._chunks.append(_Chunk(records, nbytes))
+                self._available = position
         self._pool.change(self.shard, nbytes - reserved, records.batch.num_rows if records else 0)
 
     def end(self) -> None:
@@ -245,18 +267,19 @@ class ShardBuffer:
     def close(self) -> None:
         """Drop everything."""
         with self._lock:
+            nbytes = sum(chunk.nbytes for chunk in self._chunks)
+            rows = sum(chunk.records.batch.num_rows for chunk in self._chunks)
             self._chunks.clear()
+        self._pool.change(self.shard, -nbytes, -rows)
         self._pool.close(self.shard)
 
     # All below: with the lock held.
 
     def _holds(self, start: Position, end: Position) -> bool:
         reaches_back = start == self._start or (
-            isinstance(start, After)
-            and not isinstance(self._start, ShardEnd)
-            and precedes(self._start, start)
+            isinstance(start, After) and _at_or_before(self._start, start)
         )
-        return reaches_back and (end == self._available or precedes(end, self._available))
+        return reaches_back and _at_or_before(end, self._available)
 
     def _slices(self, start: Position, end: Position) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
@@ -277,3 +300,9 @@ class ShardBuffer:
 
 def _within(number: int, end: Position) -> bool:
     return isinstance(end, ShardEnd) or (isinstance(end, After) and number <= end.number)
+
+
+def _at_or_before(left: Position, right: Position) -> bool:
+    if isinstance(left, After) and isinstance(right, After):
+        return left.number <= right.number  # the same number may come padded and not
+    return left == right or precedes(left, right)
