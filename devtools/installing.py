@@ -86,6 +86,8 @@ class Recipe:
         return folder
 
     def _install_into(self, folder: Path, lock: int) -> None:
+        # Looked for first, not after a minute of pip.
+        npm = _npm() if self.npm else ""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with _progress(f"installing {self.requirement}") as tell:
@@ -100,7 +102,7 @@ class Recipe:
             for target, package in self.npm.items():
                 run(
                     package,
-                    *(_npm(), "install", "--no-audit", "--no-fund", "--no-save"),
+                    *(npm, "install", "--no-audit", "--no-fund", "--no-save"),
                     *("--cache", CACHE / "npm", "--prefix", folder / target, package),
                 )
             if self.finish:
