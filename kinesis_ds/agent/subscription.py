@@ -21,7 +21,7 @@ States and the stimuli that leave them::
 
 Rules kept here, all of the service's (see ``limits``): one call a second; five seconds after a
 successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful owner
-must get in soon). A generation number is given to each Open, and whatever comes from an older one is
+must get in soon), and inside the stream it means that somebody else's call succeeded just now. A generation number is given to each Open, and whatever comes from an older one is
 dropped and counted. Back-off is forgotten on progress only, not on a successful call: a stream that
 opens and closes without an event must not be hammered.
 """
@@ -48,6 +48,7 @@ from kinesis_ds.position import TRIM_HORIZON, After, Position
 
 _BACKOFF_CAP_S = 30.0
 _CONTENTION_WARNING_S = 30.0
+_TAKEOVERS_WARNING = 3
 # A closed shard that has been silent this long at the tip is asked for its end with GetRecords.
 _IDLE_AT_TIP_S = 5.0
 # Failures in a row, without an event between, before the cause is looked for or given up on.
@@ -268,7 +269,9 @@ class Subscription:
         self._closed = False
         self._quiet_since = 0.0
         self._contended_since: float | None = None
+        self._takeovers = 0
         self._contention_told = False
+        self._protocol_failures = 0
 
     def __repr__(self) -> str:
         return (
@@ -351,7 +354,7 @@ class Subscription:
 
     def _on_progress(self, event: Progressed, now: float) -> list[Instruction]:
         self.position = event.position
-        self.failures = 0
+        self.failures = self._protocol_failures = 0
         if event.records or event.millis_behind:
             self._quiet_since = now
         elif self._closed and now - self._quiet_since >= _IDLE_AT_TIP_S:
@@ -363,6 +366,7 @@ class Subscription:
             return self._check_end()
         if error is not None:
             return self._on_failure(error, now)
+        self._takeovers = 0
         if now - self._last_success < SUBSCRIBE_AFTER_SUCCESS_S:
             self.failures += 1  # opened and closed again at once: not the five-minute expiry
         return self._wait(now, backoff=self.failures > 1)
@@ -373,10 +377,13 @@ class Subscription:
         self.failures += 1
         if isinstance(error, StreamNotFoundError):
             return self._diagnose()
-        if isinstance(error, InvalidRequestError):
+        if isinstance(error, InvalidRequestError) and self.state is State.OPENING:
             return self._on_refused_position(error, now)
         if isinstance(error, ProtocolError):
-            return self._fail(error) if self.failures >= _GIVE_UP_PROTOCOL_AFTER else self._wait(now, backoff=True)
+            self._protocol_failures += 1
+            if self._protocol_failures >= _GIVE_UP_PROTOCOL_AFTER:
+                return self._fail(error)
+            return self._wait(now, backoff=True)
         if isinstance(error, (ThrottledError, TransientError)):
             if self.failures % _DIAGNOSE_AFTER == 0 and not isinstance(error, ThrottledError):
                 return self._diagnose()
@@ -386,15 +393,20 @@ class Subscription:
     def _on_contention(self, now: float) -> list[Instruction]:
         if self._contended_since is None:
             self._contended_since = now
+        what = f"has been refused for {now - self._contended_since:.0f}s because another subscription holds it"
+        telling = now - self._contended_since >= _CONTENTION_WARNING_S
+        if self.state is State.STREAMING:
+            # Taken over: taking it back before five seconds are over is refused, and would be rude.
+            self._last_success = now
+            self._takeovers += 1
+            what = f"was taken over {self._takeovers} times by another subscription"
+            telling = self._takeovers >= _TAKEOVERS_WARNING
         # A successful call of somebody else is younger than 5 s. Trying at the floor is all there is.
         instructions = self._wait(now)
-        if now - self._contended_since >= _CONTENTION_WARNING_S and not self._contention_told:
+        if telling and not self._contention_told:
             self._contention_told = True
             instructions.append(
-                Warn(
-                    f"{self.shard} has been refused for {now - self._contended_since:.0f}s because another "
-                    "subscription holds it. Does another application use the same consumerName?"
-                )
+                Warn(f"{self.shard} {what}. Does another application use the same consumerName?")
             )
         return instructions
 
