@@ -145,7 +145,7 @@ def test_a_message_that_fits_into_no_share_and_no_loan_is_not_starved() -> None:
 
 
 def test_a_withdrawn_request_is_not_granted() -> None:
-    """Whoever waits for borrowed room holds nobody back who stays within the own share."""
+    """A shard that gives up gets no room later; withdrawing tells whether it was waiting."""
     (a,) = askers(100, "a")
     a.ask(100)
     a.ask(10)
