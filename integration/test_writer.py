@@ -19,8 +19,11 @@ ROOT = Path(__file__).parents[1]
 SCHEMA = "id string, key string"
 COLUMNS = ["id AS data", "key AS partitionKey"]
 # Well under what kinesis-mock slows down at, and more than any bound set below.
-ROWS = 4000
+ROWS = 3000
 FILES = 4
+# Far above the 1 to 14 s that it takes on an idle machine, far below a hang: two cores may be
+# shared by many. The exact bounds are tested in tests/unit/test_writer_stream.py.
+SOON_S = 90.0
 
 
 def source_of(folder: Path, rows: int = ROWS) -> tuple[Path, list[str]]:
@@ -91,7 +94,7 @@ def stored(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
 def test_every_row_is_stored_once_with_its_key(
     endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """4000 unique ids through small bounds, over two micro-batches and four shards."""
+    """3000 unique ids through small bounds, over two micro-batches and four shards."""
     stream = make_stream(shards=4)
     _, ids = source_of(tmp_path)
     options = {
@@ -154,16 +157,16 @@ def failures(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("what", "said", "within_s"),
+    ("what", "said"),
     [
-        ("stream", ["KINESIS_STREAM_NOT_FOUND", "no-such-stream", "Check the name"], 12),
-        ("option", ["KINESIS_OPTIONS", "did you mean maxInFlightRecords"], 5),
-        ("schema", ["KINESIS_SCHEMA", "column data is int", "column name is not one of"], 5),
-        ("endpoint", ["KINESIS_TRANSIENT", "http://127.0.0.1:9", "Is the endpoint right"], 20),
+        ("stream", ["KINESIS_STREAM_NOT_FOUND", "no-such-stream", "Check the name"]),
+        ("option", ["KINESIS_OPTIONS", "did you mean maxInFlightRecords"]),
+        ("schema", ["KINESIS_SCHEMA", "column data is int", "column name is not one of"]),
+        ("endpoint", ["KINESIS_TRANSIENT", "http://127.0.0.1:9", "Is the endpoint right"]),
     ],
 )
 def test_what_cannot_work_is_one_clear_error_soon(
-    failures: dict[str, dict[str, Any]], what: str, said: list[str], within_s: float
+    failures: dict[str, dict[str, Any]], what: str, said: list[str]
 ) -> None:
     """The error names the thing and the remedy, and comes before anybody wonders."""
     outcome = failures[what]
@@ -172,7 +175,7 @@ def test_what_cannot_work_is_one_clear_error_soon(
     for words in said:
         assert words in outcome["error"]
     assert outcome["error"].count('File "') <= 5, "a stack instead of a message"
-    assert outcome["seconds"] < within_s
+    assert outcome["seconds"] < SOON_S
 
 
 @pytest.mark.timeout(180)
@@ -187,4 +190,4 @@ def test_missing_credentials_are_named(endpoint: str, tmp_path: Path) -> None:
 
     assert "KINESIS_ACCESS" in outcome["error"]
     assert "awsAccessKey" in outcome["error"]
-    assert outcome["seconds"] < 20
+    assert outcome["seconds"] < SOON_S

@@ -1,8 +1,8 @@
 """Counters on disk: what an agent or a sink is doing, for people and for tests.
 
-Both sides of the connector keep their counters where they are made and hand out a plain dictionary.
-:class:`StatisticsFile` writes it to ``<directory>/<name>-<pid>.json`` once a second, whole or not at
-all, so that a reader never sees half a file.
+Both sides of the connector keep their counters where they are made and hand out a plain
+dictionary. :class:`StatisticsFile` writes it to ``<directory>/<name>-<pid>.json`` once a second,
+whole or not at all, so that a reader never sees half a file.
 """
 
 from __future__ import annotations
@@ -32,13 +32,20 @@ class StatisticsFile:
         statistics: Called on this object's thread for each writing.
     """
 
-    def __init__(self, directory: str, name: str, statistics: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, directory: str, name: str, statistics: Callable[[], Mapping[str, Any]]
+    ) -> None:
         self._path = Path(directory) / f"{name}-{os.getpid()}.json"
         self._statistics = statistics
         self._closed = threading.Event()
         self._warned = False
+        self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="kinesis-statistics", daemon=True)
         self._thread.start()
+
+    def flush(self) -> None:
+        """Write now, on the caller's thread. For a state worth keeping if the process is killed."""
+        self._write()
 
     def close(self) -> None:
         """Write once more and end. The file stays, as the last word of this process."""
@@ -51,12 +58,15 @@ class StatisticsFile:
         self._write()
 
     def _write(self) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = self._path.with_suffix(".tmp")
-            scratch.write_text(json.dumps({"at": time.time(), "pid": os.getpid(), **self._statistics()}))
-            scratch.replace(self._path)
-        except OSError as exc:
-            if not self._warned:
-                logger.warning("statistics cannot be written file=%s error=%s", self._path, exc)
-                self._warned = True
+        with self._writing:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                scratch = self._path.with_suffix(".tmp")
+                scratch.write_text(
+                    json.dumps({"at": time.time(), "pid": os.getpid(), **self._statistics()})
+                )
+                scratch.replace(self._path)
+            except OSError as exc:
+                if not self._warned:
+                    logger.warning("statistics cannot be written file=%s error=%s", self._path, exc)
+                    self._warned = True

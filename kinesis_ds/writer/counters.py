@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,11 @@ class SinkCounters:
         self._lock = threading.Lock()
         self._totals = _Totals()
         self._open: list[InFlightWindow] = []
+        self._after_task: Callable[[], None] | None = None
+
+    def after_task(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called whenever a task has ended."""
+        self._after_task = call
 
     def opened(self, window: InFlightWindow) -> None:
         """A task begins."""
@@ -50,6 +56,8 @@ class SinkCounters:
             seen = window.statistics()
             self._totals.waits += seen.waits
             self._totals.waited_s += seen.waited_s
+        if self._after_task is not None:
+            self._after_task()
 
     def add_request(self) -> None:
         """A PutRecords call is made."""

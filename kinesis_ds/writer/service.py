@@ -198,7 +198,10 @@ class Registry:
                 if directory:
                     # A process that writes to a second stream gets a second file.
                     name = f"sink-{len(self._files)}" if self._files else "sink"
-                    self._files.append(StatisticsFile(directory, name, counters.snapshot))
+                    file = StatisticsFile(directory, name, counters.snapshot)
+                    # Spark kills idle workers without notice; what a task did is on disk by then.
+                    counters.after_task(file.flush)
+                    self._files.append(file)
             return self._counters[key]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
-from kinesis_ds.errors import InternalError
+from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.options import WriteOptions, parse_write_options
 from kinesis_ds.schema import check_sink_schema
 from kinesis_ds.writer import service as _service
@@ -77,8 +77,16 @@ class KinesisStreamWriter(StreamWriterBase):
         """
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        with _service.REGISTRY.borrow(self._options) as service:
-            return self._write(iterator, partition, service)
+        try:
+            with _service.REGISTRY.borrow(self._options) as service:
+                return self._write(iterator, partition, service)
+        except InternalError:
+            raise
+        except KinesisConnectorError as exc:
+            # Spark shows the user this process's whole traceback around the message. An error that
+            # says what to do needs none; for the others, and at DEBUG, it is kept.
+            logger.debug("task failed partition=%d", partition, exc_info=True)
+            raise exc.with_traceback(None) from None
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Take note of what the batch has written.

@@ -23,6 +23,7 @@ from kinesis_ds.errors import (
     OptionError,
     SchemaError,
     StreamNotFoundError,
+    TransientError,
     WriteError,
 )
 from kinesis_ds.writer import service
@@ -48,6 +49,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.gate = threading.Event()
         self.gate.set()
+        self.closing = threading.Event()
         self.refuse: dict[str, str] | None = None
         self.record_kib: int | None = None
         self.calls: list[str] = []
@@ -88,7 +90,10 @@ class Handler(BaseHTTPRequestHandler):
         operation = self.headers["X-Amz-Target"].partition(".")[2]
         with self.server.lock:
             self.server.calls.append(operation)
-        if self.server.refuse is not None and operation in self.server.refuse:
+        if self.server.refuse == {operation: "never"}:
+            self.server.closing.wait(SOON)
+            self.close_connection = True
+        elif self.server.refuse is not None and operation in self.server.refuse:
             self._answer(400, {"__type": self.server.refuse[operation], "message": "no"})
         elif operation == "DescribeStreamSummary":
             summary = {
@@ -134,6 +139,7 @@ def server() -> Iterator[Server]:
         thread.start()
         yield running
         running.gate.set()
+        running.closing.set()
         service.REGISTRY.close()
         running.shutdown()
         thread.join()
@@ -273,7 +279,7 @@ def test_a_server_that_never_answers_fails_the_task_by_retry_timeout(server: Ser
     with pytest.raises(WriteError, match=r"could not be written to stream s within 1s .*no answer"):
         writer(server, retryTimeout="1s", maxInFlightRecords="500").write(rows(50_000))
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < SOON / 2
     assert server.received <= 500
     server.gate.set()
     server.wait_for(lambda: not server.connections)
@@ -437,8 +443,33 @@ def test_a_stream_that_cannot_be_used_is_one_error_at_once(
     with pytest.raises(error, match=r"DescribeStreamSummary for stream s"):
         writer(server).write(never())
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < SOON / 2
     assert server.calls == ["DescribeStreamSummary"]
+    assert sink_threads() == []
+
+
+def test_an_endpoint_that_never_answers_is_one_error_soon(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half-open endpoint (a firewall that drops) is not waited for as long as records are."""
+    monkeypatch.setattr(service, "_CHECK_TIMEOUT_S", 0.5)
+    server.refuse = {"DescribeStreamSummary": "never"}
+
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1.* did not answer for stream s"):
+        writer(server, retryTimeout="3600s").write(rows(1))
+
+    assert sink_threads() == []
+
+
+def test_a_port_where_nobody_listens_is_one_error_soon(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried a few times, as it may be starting, and then named."""
+    monkeypatch.setattr(service, "_CHECK_TIMEOUT_S", 0.5)
+
+    with pytest.raises(TransientError, match=r"http://127\.0\.0\.1:9.* Is the endpoint right"):
+        writer(server, endpoint="http://127.0.0.1:9").write(rows(1))
+
     assert sink_threads() == []
 
 
