@@ -17,6 +17,7 @@ from kinesis_ds.agent.server import AgentAddress, RangeServer
 from kinesis_ds.agent.subscription import ShardClosed, Stop, Subscription
 from kinesis_ds.clock import Clock
 from kinesis_ds.errors import AgentError, KinesisConnectorError
+from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.position import Position
 from kinesis_ds.shards import Shard
 
@@ -34,6 +35,7 @@ class AgentOptions:
     idle_timeout_s: float
     fail_on_data_loss: bool
     host: str
+    silence_s: float = SUBSCRIPTION_SILENCE_S
 
 
 class ShardAgent:
@@ -82,6 +84,7 @@ class ShardAgent:
             idle_timeout_s=options.idle_timeout_s,
             diagnose=self._diagnose,
             changed=self._changed,
+            silence_s=options.silence_s,
         )
         machine = Subscription(context.label, position, fail_on_data_loss=options.fail_on_data_loss)
         buffer = ShardBuffer(shard.shard_id, position, self._pool)

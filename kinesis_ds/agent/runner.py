@@ -35,6 +35,7 @@ from kinesis_ds.agent.subscription import (
     Refused,
     RoomAgain,
     Starved,
+    State,
     Stimulus,
     Subscription,
     Tick,
@@ -82,6 +83,7 @@ class ShardContext:
     """Coroutine function: shard id to the error that explains why it cannot be subscribed, or None."""
     changed: Callable[[], None]
     """Called on the loop when a shard broke or ended: the list of shards is worth a look."""
+    silence_s: float = SUBSCRIPTION_SILENCE_S
 
     @property
     def label(self) -> str:
@@ -160,7 +162,17 @@ class SubscriptionRunner:
                 logger.warning("%s", text)
 
     def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
-        return self._network.spawn(work, f"{what} {self.context.shard_id}")
+        task = self._network.spawn(work, f"{what} {self.context.shard_id}")
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        """A task that crashed is a shard that stands still: the query must fail, not wait."""
+        if not task.cancelled() and (exc := task.exception()) is not None and self.failure is None:
+            self.failure = InternalError(
+                f"{self.context.label}: {task.get_name()} ended with {type(exc).__name__}: {exc}.",
+                "Please report this.",
+            )
 
     def _wake_at(self, when: float) -> None:
         if self._timer is not None:
@@ -193,6 +205,8 @@ class SubscriptionRunner:
                     ),
                     _SUBSCRIBE_TIMEOUT_S,
                 )
+                if self.machine.state is not State.OPENING or generation != self.machine.generation:
+                    return  # closed in the same moment: wait_for (before 3.12) forgets that
                 opened = True
                 self.tell(Opened(generation))
                 await self._carry(generation, stream)
@@ -218,7 +232,7 @@ class SubscriptionRunner:
     async def _carry(self, generation: int, stream: EventStream) -> None:
         parser = MessageParser()
         room = 0
-        alarm = _SilenceAlarm(stream.abort)
+        alarm = _SilenceAlarm(stream.abort, self.context.silence_s)
         try:
             while True:
                 try:
@@ -237,7 +251,7 @@ class SubscriptionRunner:
         except aiohttp.ClientError as exc:
             if alarm.rang:
                 raise TransientError(
-                    f"Nothing came from {self.context.label} for {SUBSCRIPTION_SILENCE_S:g}s, not even a heartbeat."
+                    f"Nothing came from {self.context.label} for {self.context.silence_s:g}s, not even a heartbeat."
                 ) from exc
             raise
         finally:
@@ -263,15 +277,15 @@ class SubscriptionRunner:
             return size
         since = self._clock.monotonic()
         try:
-            await asyncio.wait_for(asyncio.shield(granted), self.context.idle_timeout_s)
-        except asyncio.TimeoutError:
-            self._pool.withdraw(shard)
+            # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.
+            await asyncio.wait({granted}, timeout=self.context.idle_timeout_s)
             if granted.done():
                 return size
+            self._pool.withdraw(shard)
             granted.cancel()
             self.tell(Starved(generation))  # cancels this task
             await asyncio.sleep(0)
-            raise TransientError(f"{self.context.label} was given back") from None
+            raise TransientError(f"{self.context.label} was given back")
         except asyncio.CancelledError:
             self._pool.withdraw(shard)
             if granted.done() and not granted.cancelled():
@@ -280,7 +294,6 @@ class SubscriptionRunner:
             raise
         finally:
             self.counters.back_pressure_s += self._clock.monotonic() - since
-        return size
 
     # --- the lane -------------------------------------------------------------------------------
 
@@ -305,14 +318,19 @@ class SubscriptionRunner:
                 self._pool.change(self.context.shard_id, -size, 0)
                 return
             event = decode_event(message.payload, self._received)
-        except KinesisConnectorError as exc:
+            rows = event.records.batch.num_rows if event.records else 0
+            dropped_all = event.received > 0 and rows == 0
+            position = self._next_position(event.continuation, dropped_all, event.records)
+        except Exception as exc:
+            # Whatever it is, the events behind this one must not be taken without it.
             self._spoilt = generation
             self._pool.change(self.context.shard_id, -size, 0)
+            if not isinstance(exc, KinesisConnectorError):
+                exc = InternalError(
+                    f"{self.context.label}: {type(exc).__name__}: {exc}.", "Please report this."
+                )
             self._network.post(self._abandon, generation, exc)
             return
-        rows = event.records.batch.num_rows if event.records else 0
-        dropped_all = event.received > 0 and rows == 0
-        position = self._next_position(event.continuation, dropped_all, event.records)
         self._received = position
         self.buffer.append(event.records, position, size)
         self.counters.events += 1
@@ -388,7 +406,7 @@ class _SilenceAlarm:
     own full buffer is not silent. One timer a connection, re-armed lazily, costs nothing per chunk.
     """
 
-    def __init__(self, abort: Callable[[], None], limit_s: float = SUBSCRIPTION_SILENCE_S) -> None:
+    def __init__(self, abort: Callable[[], None], limit_s: float) -> None:
         self.rang = False
         self._abort = abort
         self._limit_s = limit_s
