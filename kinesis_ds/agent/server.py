@@ -25,6 +25,7 @@ TOKEN_HEADER = "x-kinesis-ds-token"
 # Events at the tip hold a few records each; Spark is better served by fewer, larger batches.
 _SMALL_BATCH_BYTES = 256 * 1024
 _MERGED_BATCH_BYTES = 2 * 1024 * 1024
+_SHUTDOWN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,24 @@ class RangeServer:
             f"grpc://{_bracketed(host)}:0", middleware={"token": _TokenCheck(token)}
         )
         self._server.buffer = buffer
+        self._server.closing = threading.Event()
         self.address = AgentAddress(f"grpc://{_bracketed(host)}:{self._server.port}", token)
-        self._closing = threading.Lock()
         logger.info("agent listens uri=%s", self.address.uri)
 
     def close(self) -> None:
-        """Stop serving; ranges under way are cut off, and their tasks read them from Kinesis."""
-        with self._closing:
-            self._server.shutdown()
+        """Stop serving; ranges under way are cut off, and their tasks read them from Kinesis.
+
+        Flight's own shutdown waits until every range under way has been taken, and a task whose
+        consumer stands still takes nothing. So it is waited for a moment only. Idempotent.
+        """
+        if self._server.closing.is_set():
+            return
+        self._server.closing.set()
+        ending = threading.Thread(target=self._server.shutdown, name="kinesis-flight-end", daemon=True)
+        ending.start()
+        ending.join(_SHUTDOWN_S)
+        if ending.is_alive():
+            logger.info("a task still reads from the agent; not waiting for it uri=%s", self.address.uri)
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -93,6 +104,7 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
     buffer: Callable[[str], ShardBuffer]
+    closing: threading.Event
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.FlightDataStream:
         try:
@@ -100,7 +112,13 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             batches = self.buffer(shard_id).read(start, end)
         except KinesisConnectorError as exc:
             raise flight.FlightServerError(str(exc)) from exc
-        return flight.GeneratorStream(RECORD_SCHEMA, merge_small(batches))
+        return flight.GeneratorStream(RECORD_SCHEMA, self._until_closing(merge_small(batches)))
+
+    def _until_closing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if self.closing.is_set():
+                raise flight.FlightUnavailableError("the agent is closing")
+            yield batch
 
 
 def merge_small(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
