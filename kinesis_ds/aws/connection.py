@@ -146,7 +146,7 @@ class Connection:
                 headers=await self._signed_headers("SubscribeToShard", payload),
             ) as response:
                 if response.status != 200:
-                    answer = await response.content.read(64 * 1024)
+                    answer = await _beginning(response, 64 * 1024)
                     raise _error_of(response, answer, "SubscribeToShard", target)
                 yield EventStream(response.content.iter_any(), response.close)
         except Exception as exc:
@@ -189,6 +189,14 @@ def _starting(position: Position) -> dict[str, Any]:
     if isinstance(position, TrimHorizon):
         return {"Type": "TRIM_HORIZON"}
     raise ValueError(f"nothing can be read at {position}")
+
+
+async def _beginning(response: aiohttp.ClientResponse, at_most: int) -> bytes:
+    """The body, cut where it gets too long to be an error; it may come in pieces."""
+    body = b""
+    while len(body) < at_most and (piece := await response.content.read(at_most - len(body))):
+        body += piece
+    return body
 
 
 def _error_of(response: aiohttp.ClientResponse, body: bytes, operation: str, target: str) -> Exception:
