@@ -1,0 +1,1 @@
+"""Programs that use the connector. Run from a checkout; not part of the wheel."""
