@@ -104,8 +104,8 @@ class KinesisStreamWriter(StreamWriterBase):
         """
         stored = sum(writes.records for writes in merge_commits(messages).values())
         logger.warning(
-            "batch aborted batch=%d target=stream %s; %d records of its finished tasks, and what the "
-            "others had stored, are in the stream and will be there again when the batch is rerun",
+            "batch aborted batch=%d target=stream %s; %d records of its finished tasks, and what "
+            "the others had stored, are in the stream and will be there again when it is rerun",
             batchId,
             self._options.stream.label,
             stored,
