@@ -82,7 +82,7 @@ format: setup ## Format the code and sort its imports.
 	$(PY) -m ruff format
 
 oldest: $(OLD_VENV)/.ready ## Smoke test on PySpark 4.0.5 and the oldest dependencies that we promise.
-	$(OLD_PY) -m pytest $(PYTEST_ARGS) -m spark tests/spark -k smoke
+	$(OLD_PY) -m pytest $(PYTEST_ARGS) integration/test_smoke.py
 
 $(OLD_VENV)/.ready: pyproject.toml requirements/oldest.txt
 	@echo "setting up $(OLD_VENV) ..."

@@ -46,7 +46,13 @@ from kinesis_ds.aws.connection import EventStream
 from kinesis_ds.aws.faults import service_error
 from kinesis_ds.aws.records import shard_is_drained
 from kinesis_ds.clock import Clock
-from kinesis_ds.errors import InternalError, KinesisConnectorError, ResourceInUseError, TransientError
+from kinesis_ds.errors import (
+    InternalError,
+    KinesisConnectorError,
+    ResourceInUseError,
+    StreamNotFoundError,
+    TransientError,
+)
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.position import After, AtTimestamp, Position
 
@@ -337,8 +343,9 @@ class SubscriptionRunner:
         self.counters.records += rows
         self.counters.bytes += size
         self.counters.millis_behind = event.millis_behind
-        if event.continuation is None:
-            self._network.post(self.tell, ReachedEnd(generation, event.has_children))
+        if event.continuation is None or event.has_children:
+            more = event.continuation is not None
+            self._network.post(self.tell, ReachedEnd(generation, event.has_children, more))
         else:
             self._network.post(self.tell, Progressed(generation, position, rows, event.millis_behind))
 
@@ -378,14 +385,15 @@ class SubscriptionRunner:
 
     async def _check_end(self, generation: int, position: Position) -> None:
         context = self.context
-        ended = False
+        ended = gone = False
         try:
             ended = await shard_is_drained(
                 self._network.connection, context.stream_arn, context.shard_id, position, context.label
             )
         except KinesisConnectorError as exc:
             self._count(exc)
-        self.tell(EndChecked(generation, ended))
+            gone = isinstance(exc, StreamNotFoundError)
+        self.tell(EndChecked(generation, ended, gone))
 
     async def _diagnose(self, generation: int) -> None:
         try:

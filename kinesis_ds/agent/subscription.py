@@ -103,10 +103,14 @@ class Progressed:
 
 @dataclass(frozen=True)
 class ReachedEnd:
-    """An event without continuation was decoded; its records are in the buffer."""
+    """An event without continuation, or naming child shards, was decoded; its records are buffered.
+
+    The service sends both together. One without the other is confirmed before it is believed.
+    """
 
     generation: int
     has_children: bool
+    has_continuation: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,10 +143,14 @@ class ShardClosed:
 
 @dataclass(frozen=True)
 class EndChecked:
-    """GetRecords was asked whether anything is left: True when it said no, and never again."""
+    """GetRecords was asked whether anything is left.
+
+    ``ended``: it said no, and never again. ``gone``: it does not know the shard any more.
+    """
 
     generation: int
     ended: bool
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -267,6 +275,7 @@ class Subscription:
         self._last_call = -1e9
         self._last_success = -1e9
         self._closed = False
+        self._children_named = False
         self._quiet_since = 0.0
         self._contended_since: float | None = None
         self._takeovers = 0
@@ -308,7 +317,8 @@ class Subscription:
             case Progressed() if self.state is State.STREAMING:
                 return self._on_progress(stimulus, now)
             case ReachedEnd() if self.state is State.STREAMING:
-                if stimulus.has_children:
+                self._children_named = self._children_named or stimulus.has_children
+                if stimulus.has_children and not stimulus.has_continuation:
                     return self._finish()
                 return [Close(self.generation), *self._check_end()]
             case Broke() if self.state is State.STREAMING:
@@ -317,12 +327,12 @@ class Subscription:
                 self.state = State.PARKED
                 return [Close(self.generation), AwaitRoom()]
             case EndChecked() if self.state is State.CHECKING:
-                if stimulus.ended:
+                if stimulus.ended or (stimulus.gone and self._children_named):
                     return self._finish()
                 self._quiet_since = now
                 return self._wait(now)
             case Diagnosed() if self.state is State.DIAGNOSING:
-                return self._fail(stimulus.error) if stimulus.error else self._wait(now, backoff=True)
+                return self._on_diagnosis(stimulus.error, now)
             case Progressed():
                 # Its connection is closed already, but the records are in the buffer.
                 self.position = stimulus.position
@@ -388,6 +398,13 @@ class Subscription:
             if self.failures % _DIAGNOSE_AFTER == 0 and not isinstance(error, ThrottledError):
                 return self._diagnose()
             return self._wait(now, backoff=True)
+        return self._fail(error)
+
+    def _on_diagnosis(self, error: KinesisConnectorError | None, now: float) -> list[Instruction]:
+        if error is None:
+            return self._wait(now, backoff=True)
+        if isinstance(error, DataLossError) and not self._fail_on_data_loss:
+            return [*self._finish(), Warn(f"{error.message} Going on without it (failOnDataLoss=false).")]
         return self._fail(error)
 
     def _on_contention(self, now: float) -> list[Instruction]:

@@ -95,7 +95,8 @@ class Discovery:
     def _reconcile(self, agent: ShardAgent) -> None:
         available = agent.available()
         drained = self._tombstones | {s for s, p in available.items() if isinstance(p, ShardEnd)}
-        for shard_id in vanished(self.listed, set(available) | set(self._positions), drained):
+        # A shard that is being read tells by itself: by its end, or by what its subscription is told.
+        for shard_id in vanished(self.listed, self._positions.keys() - available.keys(), drained):
             self._on_vanished(shard_id)
         for shard_id in available:
             if shard_id in self.listed and self.listed[shard_id].closed:

@@ -1,0 +1,83 @@
+"""The main job on whatever PySpark is installed: write with the sink, read with the source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from devtools.waiting import wait_until
+from integration.conftest import MakeStream
+
+ROWS = 300
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(180)
+def test_what_the_sink_writes_the_source_reads(
+    endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """No register call; each row once, with its key, across a clean restart of the reading query."""
+    stream = make_stream(shards=2)
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    seen: dict[int, list[tuple[str, str]]] = {}
+
+    def keep(batch: Any, batch_id: int) -> None:
+        # By batch: one that was stopped before Spark committed it runs again after the restart.
+        seen[batch_id] = [(bytes(r.data).decode(), r.partitionKey) for r in batch.collect()]
+
+    def rows() -> list[tuple[str, str]]:
+        return [row for batch in seen.values() for row in batch]
+
+    def read() -> Any:
+        return (
+            spark.readStream.format("kinesis")
+            .options(streamName=stream, endpoint=endpoint, initialPosition="trim_horizon")
+            .load()
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "read"))
+            .start()
+        )
+
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        writing = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", ROWS)
+            .option("numPartitions", 2)
+            .load()
+            .where(f"value < {ROWS}")
+            .selectExpr(
+                "concat('row-', value) as data", "concat('key-', value % 10) as partitionKey"
+            )
+            .writeStream.format("kinesis")
+            .options(streamName=stream, endpoint=endpoint)
+            .option("checkpointLocation", str(tmp_path / "write"))
+            .trigger(once=True)
+            .start()
+        )
+        assert writing.awaitTermination(90)
+
+        reading = read()
+        _until(reading, lambda: len(rows()) >= ROWS)
+        reading.stop()
+        kinesis.put_record(StreamName=stream, Data=b"after", PartitionKey="key-x")
+        reading = read()
+        _until(reading, lambda: len(rows()) >= ROWS + 1)
+        reading.stop()
+    finally:
+        spark.stop()
+    expected = {(f"row-{i}", f"key-{i % 10}") for i in range(ROWS)} | {("after", "key-x")}
+    assert sorted(rows()) == sorted(expected)
+
+
+def _until(query: Any, condition: Any) -> None:
+    wait_until(lambda: condition() or query.exception(), what="all rows", within_s=90)
+    assert query.exception() is None
