@@ -285,13 +285,6 @@ class SubscriptionRunner:
         try:
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.
             await asyncio.wait({granted}, timeout=self.context.idle_timeout_s)
-            if granted.done():
-                return size
-            self._pool.withdraw(shard)
-            granted.cancel()
-            self.tell(Starved(generation))  # cancels this task
-            await asyncio.sleep(0)
-            raise TransientError(f"{self.context.label} was given back")
         except asyncio.CancelledError:
             self._pool.withdraw(shard)
             if granted.done() and not granted.cancelled():
@@ -300,6 +293,13 @@ class SubscriptionRunner:
             raise
         finally:
             self.counters.back_pressure_s += self._clock.monotonic() - since
+        if granted.done():
+            return size
+        self._pool.withdraw(shard)
+        granted.cancel()
+        self.tell(Starved(generation))  # cancels this task, and asks for room in its own name
+        await asyncio.sleep(0)
+        raise TransientError(f"{self.context.label} was given back")
 
     # --- the lane -------------------------------------------------------------------------------
 
