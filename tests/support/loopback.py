@@ -33,7 +33,7 @@ class Gate:
 
     async def passed(self) -> None:
         # Opened on another thread, so an event of this loop would not do.
-        while not self._open.is_set():
+        while not self._open.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
 
