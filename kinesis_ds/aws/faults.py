@@ -7,6 +7,7 @@ again?" has one answer everywhere.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 
 import aiohttp
@@ -70,6 +71,9 @@ _TRANSIENT = frozenset(
     {"InternalFailure", "InternalFailureException", "InternalError", "ServiceUnavailable", "RequestTimeout"}
 )
 
+# Refused signatures are explained by quoting the request's headers.
+_CREDENTIALS = re.compile(r"((?:credential|signature|security-token)[=:]\s*)[^\s,'\"&]+", re.IGNORECASE)
+
 
 def service_error(operation: str, target: str, code: str, message: str, status: int = 400) -> KinesisConnectorError:
     """The error for an error answer (or an exception frame) of Kinesis.
@@ -81,6 +85,7 @@ def service_error(operation: str, target: str, code: str, message: str, status: 
         message: The service's own words.
         status: HTTP status; 5xx counts as transient whatever the code says.
     """
+    message = _CREDENTIALS.sub(r"\1(hidden)", message)
     said = f"{operation} for {target} answered {code}" + (f": {message}" if message else "")
     if not said.endswith("."):
         said += "."
