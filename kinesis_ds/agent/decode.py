@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pybase64 import b64decode
 
 from kinesis_ds.errors import ProtocolError
@@ -86,30 +87,24 @@ def decode_records(items: list[dict[str, Any]], position: Position) -> Records |
         return None
     try:
         numbers = [item["SequenceNumber"] for item in items]
-        digits = "".join(numbers)
-        if not (digits.isascii() and digits.isdigit() and max(map(len, numbers)) <= MAX_DIGITS):
-            raise ValueError("a sequence number that is no number")
-        order = [int(n) for n in numbers]
-        if any(a > b for a, b in zip(order, order[1:], strict=False)):
-            raise ProtocolError("Kinesis sent the records of a shard out of order.")
-        stamps = [round(item["ApproximateArrivalTimestamp"] * 1000) for item in items]
-        drop = _drop(order, stamps, position)
+        _check_numbers(numbers)
+        drop = _drop(numbers, items, position)
         if drop == len(items):
             return None
         if drop:
-            items, numbers, order, stamps = items[drop:], numbers[drop:], order[drop:], stamps[drop:]
+            items, numbers = items[drop:], numbers[drop:]
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array([item.get("PartitionKey") for item in items], pa.string()),
                 pa.array([b64decode(item["Data"], validate=True) for item in items], pa.binary()),
                 pa.array(numbers, pa.string()),
-                pa.array([ms * 1000 for ms in stamps], pa.timestamp("us", tz="UTC")),
+                _arrival_times([item["ApproximateArrivalTimestamp"] for item in items]),
             ],
             schema=RECORD_SCHEMA,
         )
     except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as exc:
         raise ProtocolError(f"A record could not be decoded ({type(exc).__name__}: {_brief(exc)}).") from exc
-    return Records(batch, order[0], order[-1])
+    return Records(batch, int(numbers[0]), int(numbers[-1]))
 
 
 def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
@@ -117,11 +112,34 @@ def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
     return [int(n) for n in batch.column(2).to_pylist()]
 
 
-def _drop(order: list[int], stamps: list[int], position: Position) -> int:
+def _check_numbers(numbers: list[str]) -> None:
+    """Sequence numbers are digits and rise. Numbers of one length, the usual case, compare as text."""
+    digits = "".join(numbers)
+    lengths = set(map(len, numbers))
+    if not (digits.isascii() and digits.isdigit() and max(lengths) <= MAX_DIGITS and min(lengths)):
+        raise ValueError("a sequence number that is no number")
+    if numbers != sorted(numbers, key=None if len(lengths) == 1 else int):
+        raise ProtocolError("Kinesis sent the records of a shard out of order.")
+
+
+def _arrival_times(seconds: list[float]) -> pa.Array:
+    """Seconds since the epoch, rounded to the milliseconds that the service keeps."""
+    ms = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0)).cast(pa.int64())
+    if ms.null_count:
+        raise ValueError("a record without its arrival time")
+    return pc.multiply_checked(ms, 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _drop(numbers: list[str], items: list[dict[str, Any]], position: Position) -> int:
     if isinstance(position, After):
-        return 0 if order[0] > position.number else bisect_right(order, position.number)
+        if int(numbers[0]) > position.number:
+            return 0
+        return bisect_right(numbers, position.number, key=int)
     if isinstance(position, AtTimestamp):
-        return next((i for i, ms in enumerate(stamps) if ms >= position.ms), len(stamps))
+        for i, item in enumerate(items):
+            if round(item["ApproximateArrivalTimestamp"] * 1000) >= position.ms:
+                return i
+        return len(items)
     return 0
 
 
