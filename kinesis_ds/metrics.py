@@ -24,7 +24,8 @@ _INTERVAL_S = 1.0
 class StatisticsFile:
     """Writes a dictionary to a local file once a second until closed.
 
-    A directory that cannot be written costs one warning, never the query.
+    A directory that cannot be written, or counters that cannot be read, cost one warning, never the
+    query.
 
     Args:
         directory: Where to write; made when missing.
@@ -66,7 +67,7 @@ class StatisticsFile:
                     json.dumps({"at": time.time(), "pid": os.getpid(), **self._statistics()})
                 )
                 scratch.replace(self._path)
-            except OSError as exc:
+            except Exception as exc:  # counting must never stop what is counted
                 if not self._warned:
                     logger.warning("statistics cannot be written file=%s error=%s", self._path, exc)
                     self._warned = True

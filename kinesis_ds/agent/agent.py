@@ -134,7 +134,9 @@ class ShardAgent:
             "pool": asdict(self._pool.statistics()),
             "shards": {
                 shard: {
-                    **asdict(runner.counters),
+                    **vars(runner.counters),
+                    # A copy in one step: the loop adds to it meanwhile.
+                    "errors": dict(runner.counters.errors),
                     "state": runner.machine.state.value,
                     "generation": runner.machine.generation,
                     "stale": runner.machine.stale,
