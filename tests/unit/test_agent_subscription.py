@@ -377,6 +377,22 @@ def test_a_diagnosis_that_finds_the_cause_ends_the_subscription_with_it() -> Non
     assert script.machine.state is State.FAILED
 
 
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_shard_that_expired_unread_is_data_loss(*, fail_on_data_loss: bool) -> None:
+    """An error by default; else the shard counts as read, with a warning (its children go on)."""
+    lost = DataLossError("the shard is gone.")
+    script = Script(fail_on_data_loss=fail_on_data_loss).opening()
+    script.at(1.0, Refused(1, NOT_FOUND))
+    instructions = script.at(2.0, Diagnosed(1, lost))
+
+    if fail_on_data_loss:
+        assert instructions == [Close(1), Fail(lost)]
+    else:
+        close, finish, warning = instructions
+        assert (close, finish) == (Close(1), Finish())
+        assert "Going on without it" in str(warning)
+
+
 def test_a_diagnosis_that_finds_nothing_waits_and_tries_again() -> None:
     """Everything is there: the failure was passing."""
     script = Script().opening()
@@ -549,6 +565,30 @@ def test_the_end_without_children_is_verified() -> None:
         CheckEnd(1, After("200")),
     ]
     assert script.at(3.0, EndChecked(1, ended=True)) == [Close(1), Finish()]
+
+
+def test_children_with_a_continuation_are_verified() -> None:
+    """Child shards named while there is still a way on: asked about as well (F33)."""
+    script = Script().streaming(0.0)
+    script.event(1.0)
+    both = ReachedEnd(1, has_children=True, has_continuation=True)
+
+    assert script.at(2.0, both) == [Close(1), CheckEnd(1, After("200"))]
+    due = script.due(script.at(3.0, EndChecked(1, ended=False)))
+    assert script.at(due, Tick()) == [Open(2, After("200"))]
+
+
+@pytest.mark.parametrize(("has_children", "state"), [(True, State.ENDED), (False, State.WAITING)])
+def test_a_shard_that_nobody_knows_any_more_has_ended_if_its_children_were_named(
+    has_children: bool,
+    state: State,
+) -> None:
+    """Gone alone is no evidence: it may be the stream or the consumer that is gone (F32)."""
+    script = Script().streaming(0.0)
+    script.at(2.0, ReachedEnd(1, has_children=has_children, has_continuation=has_children))
+    script.at(3.0, EndChecked(1, ended=False, gone=True))
+
+    assert script.machine.state is state
 
 
 def test_an_end_that_is_not_confirmed_is_read_on() -> None:

@@ -143,7 +143,7 @@ def test_our_own_errors_pass_unchanged() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        f"'Credential={KEY}/20261120/us-east-1' not a valid key=value pair in Authorization header: "
+        f"'Credential={KEY}/20261120/us-east-1' not a valid key=value pair in header: "
         f"'AWS4-HMAC-SHA256 Credential={KEY}/2026, SignedHeaders=host, Signature={SIGNATURE}'.",
         "The request signature we calculated does not match. The Canonical String should have been"
         f"\n'POST\n/\n\nhost:h\nx-amz-security-token:{TOKEN}\nx-amz-target:y'",
