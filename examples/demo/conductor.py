@@ -150,7 +150,9 @@ class Story:
         self._display.now("cleaning up")
         for job in (self._reader, self._writer):
             job.kill()
-        if self._made_stream and not self._settings.keep:
+        if self._made_stream and self._settings.keep:
+            self._display.say(f"stream {self._stream.name} is kept, with its consumer")
+        elif self._made_stream:
             try:
                 self._stream.delete()
             except StreamError as error:
@@ -227,14 +229,8 @@ class Story:
         killed_ms = _now_ms()
         count = self._reader.kill()
         committed = (self._settings.folder / f"reader/checkpoint/commits/{batch}").exists()
-        self._display.say(
-            f"SIGKILL to the reading job's {count} processes, "
-            + (
-                f"after batch {batch}"
-                if committed
-                else f"inside batch {batch}: stored, not committed"
-            )
-        )
+        where = "committed" if committed else "stored, but not committed"
+        self._display.say(f"killed the reading job ({count} processes) with batch {batch} {where}")
         self._start_reader(killed_ms)
 
     def _worst_moment(self) -> int:

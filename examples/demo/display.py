@@ -145,7 +145,12 @@ class Display:
             ("written", s.written, s.written_per_s, sink),
             ("read", s.read, s.read_per_s, source),
         ):
-            bar = ProgressBar(total=self._total, completed=min(count, self._total), width=_BAR)
+            bar = ProgressBar(
+                total=self._total,
+                completed=min(count, self._total),
+                width=_BAR,
+                complete_style="cyan",
+            )
             grid.add_row(name, bar, f"{count:,}/{self._total:,}", f"{per_s:,.0f}/s", rest)
         return grid
 
@@ -167,7 +172,10 @@ class Display:
                 "-" if view.millis_behind is None else f"{view.millis_behind:,}",
                 _size(view.buffered_bytes),
                 ProgressBar(
-                    total=s.buffer_limit_bytes or 1, completed=view.buffered_bytes, width=_BAR
+                    total=s.buffer_limit_bytes or 1,
+                    completed=view.buffered_bytes,
+                    width=_BAR,
+                    complete_style="yellow",
                 ),
                 style=None if view.info.open else "dim",
             )

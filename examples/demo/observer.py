@@ -184,7 +184,6 @@ class Observer:
         views = []
         for info in shards:
             counters = source.get("shards", {}).get(info.shard_id)
-            state = counters["state"] if counters else "waiting" if source else "no reader"
             behind = sum(
                 count
                 for count, place in zip(missing, self._hashes, strict=True)
@@ -193,7 +192,7 @@ class Observer:
             views.append(
                 ShardView(
                     info=info,
-                    state=state,
+                    state=_state(info, shards, source),
                     read=by_shard[info.shard_id],
                     behind=behind if info.open else None,
                     millis_behind=counters["millis_behind"] if counters else None,
@@ -201,6 +200,20 @@ class Observer:
                 )
             )
         return views
+
+
+def _state(info: ShardInfo, shards: Sequence[ShardInfo], source: dict[str, Any]) -> str:
+    if not source:
+        return "no reader"
+    subscribed = source.get("shards", {})
+    if info.shard_id in subscribed:
+        return str(subscribed[info.shard_id]["state"])
+    # A restarted reader no longer looks at a shard that its checkpoint knows to be at its end.
+    begun: set[str] = set()
+    for shard in reversed(shards):
+        if shard.shard_id in subscribed or shard.shard_id in begun:
+            begun.update(shard.parents)
+    return "ended" if info.shard_id in begun else "waiting"
 
 
 def _read_all(folder: Path, kind: str) -> list[dict[str, Any]]:
