@@ -111,7 +111,9 @@ def main() -> None:
         assert ours(raw) == peer(raw) == records
         repeats = max(1, 2_000_000 // (size * records))
         theirs, own = best_rate(peer, raw, repeats), best_rate(ours, raw, repeats * 4)
-        print(f"{size:>8} {theirs:>14,.0f} {own:>14,.0f} {own * size / 1e6:>12.1f} {own / theirs:>7.1f}")
+        print(
+            f"{size:>8} {theirs:>14,.0f} {own:>14,.0f} {own * size / 1e6:>12.1f} {own / theirs:>7.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
         for _ in range(count // 100):
             ids = [f"{len(written) + i:015d}-{filler}" for i in range(100)]
             answer = kinesis.put_records(
-                StreamName=stream, Records=[{"Data": i.encode(), "PartitionKey": i[:15]} for i in ids]
+                StreamName=stream,
+                Records=[{"Data": i.encode(), "PartitionKey": i[:15]} for i in ids],
             )
             assert answer["FailedRecordCount"] == 0
             written.update(ids)
@@ -77,7 +78,9 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
     record_property("rss_before_mib", before // MIB)
     record_property("rss_growth_mib", (peak - before) // MIB)
     record_property("pool_peak_mib", peak_bytes // MIB)
-    print(f"rss before {before // MIB} MiB, growth {(peak - before) // MIB} MiB, held {held // MIB} MiB")
+    print(
+        f"rss before {before // MIB} MiB, growth {(peak - before) // MIB} MiB, held {held // MIB} MiB"
+    )
     assert peak - before < BUFFER + CONSTANT
     assert os.path.exists(tmp_path / "checkpoint")
 

@@ -85,7 +85,9 @@ def test_two_sigkills_of_the_driver_lose_and_duplicate_nothing(
             next_batch = max(batch_ids(), default=0) + 3
             with ReaderJob(tmp_path, options, hang_at=next_batch) as job:
                 job.wait_for(
-                    lambda n=next_batch: (delivered(), n in batch_ids())[1], f"batch {next_batch}", 180
+                    lambda n=next_batch: (delivered(), n in batch_ids())[1],
+                    f"batch {next_batch}",
+                    180,
                 )
                 job.kill()
             assert delivered() < RECORDS, "the kill came too late to prove anything"

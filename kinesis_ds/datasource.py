@@ -42,7 +42,9 @@ class KinesisDataSource(DataSource):
         return make_stream_writer(self.options, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        raise OptionError("Batch reads of Kinesis are not in this version.", "Use spark.readStream.")
+        raise OptionError(
+            "Batch reads of Kinesis are not in this version.", "Use spark.readStream."
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         raise OptionError("Batch writes to Kinesis are not in this version.", "Use df.writeStream.")

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kinesis_ds.offsets import StreamOffset
 from kinesis_ds.options import InitialPosition, Latest
-from kinesis_ds.position import SHARD_END, TRIM_HORIZON, AtTimestamp, Position, ShardEnd, TrimHorizon, precedes
-from kinesis_ds.shards import ShardMap
+from kinesis_ds.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AtTimestamp,
+    Position,
+    ShardEnd,
+    TrimHorizon,
+    precedes,
+)
+
+if TYPE_CHECKING:
+    from kinesis_ds.offsets import StreamOffset
+    from kinesis_ds.shards import ShardMap
 
 # The host's clock is trusted to start at "now" unless it differs this much from the service's.
 _CLOCK_SKEW_S = 2.0
@@ -51,7 +62,9 @@ def first_positions(initial: InitialPosition, listed: ShardMap, now_ms: int) -> 
     return {s.shard_id: initial for s in listed.values()}
 
 
-def advance(base: StreamOffset, available: Mapping[str, Position], listed: ShardMap) -> StreamOffset:
+def advance(
+    base: StreamOffset, available: Mapping[str, Position], listed: ShardMap
+) -> StreamOffset:
     """The furthest offset that may follow ``base``.
 
     A child shard moves only when ``base`` says that all its parents are read to the end: then
@@ -66,7 +79,11 @@ def advance(base: StreamOffset, available: Mapping[str, Position], listed: Shard
         if start is None and shard_id not in listed:
             continue
         parents = listed[shard_id].parents if shard_id in listed else ()
-        if any((p in base.shards or p in available) and not base.ended(p) for p in parents if p in listed):
+        if any(
+            (p in base.shards or p in available) and not base.ended(p)
+            for p in parents
+            if p in listed
+        ):
             continue
         if start is None or precedes(start, reached):
             shards[shard_id] = reached
@@ -74,7 +91,9 @@ def advance(base: StreamOffset, available: Mapping[str, Position], listed: Shard
 
 
 def has_news(
-    base: StreamOffset, following: StreamOffset, count: Callable[[str, Position, Position], int | None]
+    base: StreamOffset,
+    following: StreamOffset,
+    count: Callable[[str, Position, Position], int | None],
 ) -> bool:
     """Whether a batch from ``base`` to ``following`` would do anything for the query.
 

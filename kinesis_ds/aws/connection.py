@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import orjson
@@ -23,8 +23,10 @@ from botocore.exceptions import NoCredentialsError
 from kinesis_ds.aws.faults import service_error, translate
 from kinesis_ds.errors import ProtocolError, TransientError
 from kinesis_ds.limits import MAX_FRAME_BYTES
-from kinesis_ds.options import AwsOptions
 from kinesis_ds.position import After, AtTimestamp, Position, TrimHorizon
+
+if TYPE_CHECKING:
+    from kinesis_ds.options import AwsOptions
 
 _TARGET_PREFIX = "Kinesis_20131202"
 _CONNECT_TIMEOUT_S = 10.0
@@ -53,7 +55,9 @@ class Connection:
         client: aiobotocore's Kinesis client, for control calls and PutRecords.
     """
 
-    def __init__(self, aws: AwsOptions, *, max_connections: int = 50, client_attempts: int = 4) -> None:
+    def __init__(
+        self, aws: AwsOptions, *, max_connections: int = 50, client_attempts: int = 4
+    ) -> None:
         self._aws = aws
         self._session: AioSession = get_session()
         if aws.access_key:
@@ -118,7 +122,9 @@ class Connection:
                 self.client.meta.endpoint_url,
                 data=(payload := orjson.dumps(body)),
                 headers=await self._signed_headers(operation, payload),
-                timeout=aiohttp.ClientTimeout(total=_CALL_TIMEOUT_S, sock_connect=_CONNECT_TIMEOUT_S),
+                timeout=aiohttp.ClientTimeout(
+                    total=_CALL_TIMEOUT_S, sock_connect=_CONNECT_TIMEOUT_S
+                ),
             ) as response:
                 answer = await response.read()
                 if response.status != 200:
@@ -137,7 +143,11 @@ class Connection:
             KinesisConnectorError: The call was refused, or the connection broke.
         """
         payload = orjson.dumps(
-            {"ConsumerARN": consumer_arn, "ShardId": shard_id, "StartingPosition": _starting(position)}
+            {
+                "ConsumerARN": consumer_arn,
+                "ShardId": shard_id,
+                "StartingPosition": _starting(position),
+            }
         )
         try:
             async with self._http.post(
@@ -199,14 +209,20 @@ async def _beginning(response: aiohttp.ClientResponse, at_most: int) -> bytes:
     return body
 
 
-def _error_of(response: aiohttp.ClientResponse, body: bytes, operation: str, target: str) -> Exception:
+def _error_of(
+    response: aiohttp.ClientResponse, body: bytes, operation: str, target: str
+) -> Exception:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
         parsed = {}
     if not isinstance(parsed, dict):
         parsed = {}
-    code = str(parsed.get("__type") or response.headers.get("x-amzn-ErrorType") or f"HTTP {response.status}")
+    code = str(
+        parsed.get("__type")
+        or response.headers.get("x-amzn-ErrorType")
+        or f"HTTP {response.status}"
+    )
     code = code.rpartition("#")[2].partition(":")[0]
     message = str(parsed.get("message") or parsed.get("Message") or "")
     if not parsed and response.status < 500:
@@ -223,7 +239,9 @@ def _json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
     try:
         parsed = orjson.loads(answer)
     except orjson.JSONDecodeError as exc:
-        raise ProtocolError(f"{operation} for {target} answered something that is not JSON.") from exc
+        raise ProtocolError(
+            f"{operation} for {target} answered something that is not JSON."
+        ) from exc
     if not isinstance(parsed, dict):
         raise ProtocolError(f"{operation} for {target} answered JSON that is no object.")
     return parsed

@@ -14,12 +14,14 @@ import aiohttp
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionError as BotoConnectionError,
     HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
 )
 
 from kinesis_ds.errors import (
@@ -68,14 +70,24 @@ _THROTTLED = frozenset(
     }
 )
 _TRANSIENT = frozenset(
-    {"InternalFailure", "InternalFailureException", "InternalError", "ServiceUnavailable", "RequestTimeout"}
+    {
+        "InternalFailure",
+        "InternalFailureException",
+        "InternalError",
+        "ServiceUnavailable",
+        "RequestTimeout",
+    }
 )
 
 # Refused signatures are explained by quoting the request's headers.
-_CREDENTIALS = re.compile(r"((?:credential|signature|security-token)[=:]\s*)[^\s,'\"&]+", re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    r"((?:credential|signature|security-token)[=:]\s*)[^\s,'\"&]+", re.IGNORECASE
+)
 
 
-def service_error(operation: str, target: str, code: str, message: str, status: int = 400) -> KinesisConnectorError:
+def service_error(
+    operation: str, target: str, code: str, message: str, status: int = 400
+) -> KinesisConnectorError:
     """The error for an error answer (or an exception frame) of Kinesis.
 
     Args:
@@ -91,21 +103,29 @@ def service_error(operation: str, target: str, code: str, message: str, status: 
         said += "."
     error: KinesisConnectorError
     if code.startswith("KMS") and code in _ACCESS:
-        error = AccessError(said, "Check the stream's KMS key: its state, and kms:Decrypt and kms:GenerateDataKey.")
+        error = AccessError(
+            said, "Check the stream's KMS key: its state, and kms:Decrypt and kms:GenerateDataKey."
+        )
     elif code in _ACCESS:
         error = AccessError(
             said, f"Check the credentials, and that they may call kinesis:{operation} on it."
         )
     elif code == "ResourceNotFoundException":
-        error = StreamNotFoundError(said, "Check the name, the region, the account and the endpoint.")
+        error = StreamNotFoundError(
+            said, "Check the name, the region, the account and the endpoint."
+        )
     elif code == "ResourceInUseException":
         error = ResourceInUseError(said)
     elif code in _THROTTLED:
-        error = ThrottledError(said, "A service limit was reached; the connector waits and tries again.")
+        error = ThrottledError(
+            said, "A service limit was reached; the connector waits and tries again."
+        )
     elif status >= 500 or code in _TRANSIENT:
         error = TransientError(said)
     else:
-        error = InvalidRequestError(said, "Kinesis refused the request itself; trying again will not help.")
+        error = InvalidRequestError(
+            said, "Kinesis refused the request itself; trying again will not help."
+        )
     error.code = code
     return error
 
@@ -121,7 +141,9 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         error = exc.response.get("Error", {})
         # Errors inside an event stream carry no ResponseMetadata.
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-        return service_error(operation, target, error.get("Code", "Unknown"), error.get("Message", ""), status)
+        return service_error(
+            operation, target, error.get("Code", "Unknown"), error.get("Message", ""), status
+        )
     if isinstance(exc, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
         return AccessError(
             f"No usable AWS credentials for {operation} on {target}: {exc}.",
@@ -131,9 +153,10 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         return OptionError(
             f"No AWS region is known for {target}.", "Set the option region, or AWS_DEFAULT_REGION."
         )
-    if isinstance(exc, ssl.SSLError) or isinstance(exc, aiohttp.ClientSSLError):
+    if isinstance(exc, (ssl.SSLError, aiohttp.ClientSSLError)):
         return TransientError(
-            f"{operation} for {target}: the TLS connection failed ({exc}).", "Check endpoint and certificates."
+            f"{operation} for {target}: the TLS connection failed ({exc}).",
+            "Check endpoint and certificates.",
         )
     if isinstance(
         exc,
@@ -152,4 +175,6 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         )
     if isinstance(exc, BotoCoreError):
         return InvalidRequestError(f"{operation} for {target}: {exc}.")
-    return InternalError(f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this.")
+    return InternalError(
+        f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this."
+    )

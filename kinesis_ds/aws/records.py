@@ -10,16 +10,23 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections.abc import AsyncIterator
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.decode import decode_records, sequence_numbers
 from kinesis_ds.aws.connection import Connection, shard_iterator_request
-from kinesis_ds.clock import Clock
-from kinesis_ds.errors import DataLossError, InvalidRequestError, KinesisConnectorError, ProtocolError
+from kinesis_ds.errors import (
+    DataLossError,
+    InvalidRequestError,
+    KinesisConnectorError,
+    ProtocolError,
+)
 from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_S
 from kinesis_ds.position import After, Position, ShardEnd
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kinesis_ds.clock import Clock
 
 # Failing this long without one good answer ends the read; Spark may then retry the task.
 _GIVE_UP_AFTER_S = 180.0
@@ -146,7 +153,9 @@ class _Pages:
                     "remove the batch that cannot be read again.",
                 ) from exc
         answer = await self._connection.call(
-            "GetRecords", {"ShardIterator": self._iterator, "Limit": GET_RECORDS_MAX_RECORDS}, self._label
+            "GetRecords",
+            {"ShardIterator": self._iterator, "Limit": GET_RECORDS_MAX_RECORDS},
+            self._label,
         )
         self._not_before = self._clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
         if not isinstance(answer.get("Records"), list):

@@ -7,11 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.faults import translate
-from kinesis_ds.clock import Clock
 from kinesis_ds.errors import (
     ConsumerError,
     KinesisConnectorError,
@@ -22,6 +20,10 @@ from kinesis_ds.errors import (
 from kinesis_ds.limits import KIB, RECORD_MAX_BYTES_DEFAULT
 from kinesis_ds.options import StreamId
 from kinesis_ds.shards import Shard
+
+if TYPE_CHECKING:
+    from kinesis_ds.aws.connection import Connection
+    from kinesis_ds.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +145,9 @@ async def deregister_consumer(connection: Connection, info: StreamInfo, consumer
     logger.info("consumer deregistered stream=%s consumer=%s", info.name, consumer)
 
 
-async def _consumer(connection: Connection, info: StreamInfo, consumer: str) -> dict[str, Any] | None:
+async def _consumer(
+    connection: Connection, info: StreamInfo, consumer: str
+) -> dict[str, Any] | None:
     try:
         answer = await _control(
             connection.client.describe_stream_consumer,

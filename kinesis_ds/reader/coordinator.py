@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import AgentOptions, ShardAgent
 from kinesis_ds.agent.network import NetworkLoop
-from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.streams import (
     StreamInfo,
     deregister_consumer,
@@ -20,11 +19,14 @@ from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import KinesisConnectorError, OffsetError
 from kinesis_ds.metrics import StatisticsFile
 from kinesis_ds.offsets import InitialOffset, Offset, SourceOffset, StreamOffset
-from kinesis_ds.options import ReadOptions
 from kinesis_ds.planning import advance, first_positions, has_news, pin_now_ms, ranges
 from kinesis_ds.reader.discovery import Discovery, recreated
 from kinesis_ds.reader.partition import PlannedRange
-from kinesis_ds.shards import ShardMap
+
+if TYPE_CHECKING:
+    from kinesis_ds.aws.connection import Connection
+    from kinesis_ds.options import ReadOptions
+    from kinesis_ds.shards import ShardMap
 
 logger = logging.getLogger(__name__)
 
@@ -159,8 +161,12 @@ class Coordinator:
         now_ms = pin_now_ms(self._clock.wall(), info.server_time)
         consumer = self._options.consumer_name or f"kinesis_ds_{secrets.token_hex(6)}"
         shards = first_positions(self._options.initial_position, listed, now_ms)
-        logger.info("start pinned stream=%s consumer=%s shards=%d", info.name, consumer, len(shards))
-        return SourceOffset({info.arn: StreamOffset(info.name, info.arn, info.created_ms, consumer, shards)})
+        logger.info(
+            "start pinned stream=%s consumer=%s shards=%d", info.name, consumer, len(shards)
+        )
+        return SourceOffset(
+            {info.arn: StreamOffset(info.name, info.arn, info.created_ms, consumer, shards)}
+        )
 
     def _open(self, base: StreamOffset) -> tuple[ShardAgent, Discovery]:
         """Start the agent at ``base``, once."""
@@ -208,7 +214,9 @@ class Coordinator:
 
         network.run(begin(), _CONTROL_TIMEOUT_S, "Starting discovery")
         if options.diagnostics_dir:
-            self._statistics_file = StatisticsFile(options.diagnostics_dir, "source", self.statistics)
+            self._statistics_file = StatisticsFile(
+                options.diagnostics_dir, "source", self.statistics
+            )
         return agent, discovery
 
     @staticmethod

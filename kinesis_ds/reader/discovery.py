@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.agent import ShardAgent
-from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.streams import StreamInfo, consumer_is_active, describe_stream, list_shards
 from kinesis_ds.errors import ConsumerError, DataLossError, KinesisConnectorError, OffsetError
 from kinesis_ds.options import StreamId
 from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
 from kinesis_ds.shards import Shard, ShardMap, startable, vanished
+
+if TYPE_CHECKING:
+    from kinesis_ds.agent.agent import ShardAgent
+    from kinesis_ds.aws.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +70,9 @@ class Discovery:
                 if not exc.retryable:
                     self.failure = exc
                     return
-                logger.warning("shards could not be listed stream=%s error=%s", self._info.name, exc)
+                logger.warning(
+                    "shards could not be listed stream=%s error=%s", self._info.name, exc
+                )
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
         """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are there."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_ds.agent.server import AgentAddress
-from kinesis_ds.position import Position
+if TYPE_CHECKING:
+    from kinesis_ds.agent.server import AgentAddress
+    from kinesis_ds.position import Position
 
 
 @dataclass(frozen=True)

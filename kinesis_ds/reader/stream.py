@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.offsets import InitialOffset, decode_offset, encode_offset
-from kinesis_ds.options import ReadOptions
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.task import read_planned
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kinesis_ds.options import ReadOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,8 +58,12 @@ class KinesisStreamReader(DataSourceStreamReader):
 
     # PySpark 4.0 and 4.1 call it without arguments, later versions with both.
     @_plainly
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        return encode_offset(self._running().latest(None if start is None else decode_offset(start)))
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        return encode_offset(
+            self._running().latest(None if start is None else decode_offset(start))
+        )
 
     @_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.client import stream_range
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.records import read_range
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, DataLossError, InternalError
-from kinesis_ds.options import AwsOptions
 from kinesis_ds.position import After, Position
-from kinesis_ds.reader.partition import PlannedRange
 from kinesis_ds.schema import to_source_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.reader.partition import PlannedRange
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,9 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
                 yield to_source_batch(batch, planned.stream, planned.shard_id)
             complete = True
         except AgentError as exc:
-            logger.info("%s Reading (%s, %s] from Kinesis instead.", exc.message, position, planned.end)
+            logger.info(
+                "%s Reading (%s, %s] from Kinesis instead.", exc.message, position, planned.end
+            )
     if not complete:
         for batch in _from_kinesis(planned, position, aws):
             rows += batch.num_rows
@@ -56,7 +61,9 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
         )
 
 
-def _from_kinesis(planned: PlannedRange, position: Position, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+def _from_kinesis(
+    planned: PlannedRange, position: Position, aws: AwsOptions
+) -> Iterator[pa.RecordBatch]:
     loop = asyncio.new_event_loop()
     batches = _batches(planned, position, aws)
     try:
@@ -70,8 +77,14 @@ def _from_kinesis(planned: PlannedRange, position: Position, aws: AwsOptions) ->
         loop.close()
 
 
-async def _batches(planned: PlannedRange, position: Position, aws: AwsOptions) -> AsyncIterator[pa.RecordBatch]:
-    if isinstance(planned.end, After) and isinstance(position, After) and position.number >= planned.end.number:
+async def _batches(
+    planned: PlannedRange, position: Position, aws: AwsOptions
+) -> AsyncIterator[pa.RecordBatch]:
+    if (
+        isinstance(planned.end, After)
+        and isinstance(position, After)
+        and position.number >= planned.end.number
+    ):
         return
     async with Connection(aws) as connection:
         async for batch in read_range(
