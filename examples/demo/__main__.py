@@ -73,7 +73,7 @@ def _parse() -> argparse.Namespace:
         "--records", type=_positive, help="events to write (default: rate x seconds)"
     )
     parser.add_argument("--rate", type=_positive, default=200, help="events a second (200)")
-    parser.add_argument("--seconds", type=_positive, default=50, help="how long to write (50)")
+    parser.add_argument("--seconds", type=_positive, default=60, help="how long to write (60)")
     parser.add_argument("--shards", type=_positive, default=4, help="of the stream at first (4)")
     parser.add_argument("--stream", metavar="NAME", help="name of the stream that is made")
     parser.add_argument("--keep", action="store_true", help="do not delete the stream at the end")
