@@ -132,7 +132,9 @@ class _Pages:
             except KinesisConnectorError as exc:
                 if exc.code == "ExpiredIteratorException":
                     self._iterator = None  # a fresh one goes on behind the last record read
-                elif not exc.retryable or self._clock.monotonic() > give_up:
+                elif not exc.retryable:
+                    raise
+                if self._clock.monotonic() > give_up:
                     raise
                 failures += 1
                 self._not_before = self._clock.monotonic() + random.uniform(
