@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kinesis_ds.aws.streams import StreamInfo, consumer_is_active, describe_stream, list_shards
-from kinesis_ds.errors import ConsumerError, DataLossError, KinesisConnectorError, OffsetError
+from kinesis_ds.errors import (
+    ConsumerError,
+    DataLossError,
+    InternalError,
+    KinesisConnectorError,
+    OffsetError,
+)
 from kinesis_ds.options import StreamId
 from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
 from kinesis_ds.shards import Shard, ShardMap, startable, vanished
@@ -73,6 +79,12 @@ class Discovery:
                 logger.warning(
                     "shards could not be listed stream=%s error=%s", self._info.name, exc
                 )
+            except Exception as exc:  # without discovery, children would wait for ever
+                self.failure = InternalError(
+                    f"Discovery of stream {self._info.name}: {type(exc).__name__}: {exc}.",
+                    "Please report this.",
+                )
+                raise
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
         """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are there."""
