@@ -1,0 +1,255 @@
+"""Reading a closed range with GetRecords: exactly that range, through whatever passes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_ds.agent.decode import sequence_numbers
+from kinesis_ds.aws.faults import service_error
+from kinesis_ds.aws.records import read_range, shard_is_drained
+from kinesis_ds.errors import (
+    AccessError,
+    DataLossError,
+    KinesisConnectorError,
+    ProtocolError,
+    ThrottledError,
+)
+from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
+from tests.support.builders import ARRIVED_S, record
+from tests.support.virtual_time import run_in_virtual_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LATER = AtTimestamp(int(ARRIVED_S * 1000) + 1)
+EXPIRED = service_error("GetRecords", "s", "ExpiredIteratorException", "old")
+THROTTLED = service_error("GetRecords", "s", "ProvisionedThroughputExceededException", "")
+INVALID = service_error("GetShardIterator", "s", "InvalidArgumentException", "expired")
+DENIED = service_error("GetRecords", "s", "AccessDeniedException", "")
+
+Answer = dict[str, Any] | KinesisConnectorError
+
+
+def page(
+    *numbers: int, behind: int = 0, last: bool = False, arrived_s: float = ARRIVED_S
+) -> dict[str, Any]:
+    """One GetRecords answer; the last of a closed shard has no next iterator."""
+    return {
+        "Records": [record(n, arrived_s=arrived_s) for n in numbers],
+        "MillisBehindLatest": behind,
+        **({} if last else {"NextShardIterator": "next"}),
+    }
+
+
+class LoopClock:
+    """The time of the running loop."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return self.monotonic()
+
+
+class Answers:
+    """Stands for a connection: gives the answers of a list, and keeps what was asked."""
+
+    def __init__(self, *pages: Answer, iterators: Sequence[Answer] = ()) -> None:
+        self.pages = list(pages)
+        self.iterators = list(iterators)
+        self.starts: list[str] = []
+        self.times: list[float] = []
+
+    async def call(self, operation: str, body: dict[str, Any], label: str) -> dict[str, Any]:
+        if operation == "GetShardIterator":
+            kind = body["ShardIteratorType"]
+            self.starts.append(
+                ":".join([kind, *filter(None, [body.get("StartingSequenceNumber")])])
+            )
+            answer = self.iterators.pop(0) if self.iterators else {"ShardIterator": "first"}
+        else:
+            self.times.append(asyncio.get_running_loop().time())
+            answer = self.pages.pop(0)
+        if isinstance(answer, KinesisConnectorError):
+            raise answer
+        return answer
+
+
+def read(answers: Answers, start: Position, end: Position) -> list[int]:
+    async def collect() -> list[int]:
+        batches = read_range(answers, "arn", "s", start, end, "shard s", LoopClock())  # type: ignore[arg-type]
+        return [n async for batch in batches for n in sequence_numbers(batch)]
+
+    return run_in_virtual_time(collect())
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "pages", "expected"),
+    [
+        pytest.param(
+            TRIM_HORIZON, After("3"), [page(1, 2, 3, 4)], [1, 2, 3], id="ends inside a page"
+        ),
+        pytest.param(
+            TRIM_HORIZON, After("3"), [page(1, 2), page(3)], [1, 2, 3], id="ends with a page"
+        ),
+        pytest.param(
+            TRIM_HORIZON, After("3"), [page(1, 2), page(4)], [1, 2], id="the end is no record"
+        ),
+        pytest.param(
+            After("1"), After("3"), [page(1, 2, 3)], [2, 3], id="a careless server starts too early"
+        ),
+        pytest.param(
+            TRIM_HORIZON,
+            After("3"),
+            [page(2, behind=9), page(behind=5), page(3)],
+            [2, 3],
+            id="empty pages",
+        ),
+        pytest.param(
+            TRIM_HORIZON, After("9"), [page(2), page()], [2], id="the tip, behind silence"
+        ),
+        pytest.param(
+            TRIM_HORIZON, After("9"), [page(2, last=True)], [2], id="the shard has ended meanwhile"
+        ),
+        pytest.param(
+            TRIM_HORIZON, SHARD_END, [page(1), page(2, last=True)], [1, 2], id="to the end"
+        ),
+        pytest.param(
+            TRIM_HORIZON,
+            SHARD_END,
+            [page(1), page(), page(last=True)],
+            [1],
+            id="the end comes late",
+        ),
+        pytest.param(
+            TRIM_HORIZON,
+            After("4"),
+            [page(1, 2), page(2, 3), page(3, 4)],
+            [1, 2, 3, 4],
+            id="repeats",
+        ),
+        pytest.param(
+            LATER,
+            After("4"),
+            [page(1, 2), page(3), page(4, arrived_s=ARRIVED_S + 1)],
+            [4],
+            id="older than the wanted time, page after page",
+        ),
+    ],
+)
+def test_a_range_is_read_exactly(
+    start: Position, end: Position, pages: list[Answer], expected: list[int]
+) -> None:
+    """All records behind the start up to the end, once and in order, with no needless call."""
+    answers = Answers(*pages)
+
+    assert read(answers, start, end) == expected
+    assert answers.pages == []
+
+
+@pytest.mark.parametrize("passing", [THROTTLED, service_error("GetRecords", "s", "x", "", 500)])
+def test_passing_failures_are_waited_out(passing: KinesisConnectorError) -> None:
+    """The same iterator is used again: nothing is skipped, nothing read twice."""
+    answers = Answers(page(1), passing, passing, page(2), iterators=[{"ShardIterator": "first"}])
+
+    assert read(answers, TRIM_HORIZON, After("2")) == [1, 2]
+    assert answers.starts == ["TRIM_HORIZON"]
+
+
+def test_an_expired_iterator_is_replaced_behind_the_last_record() -> None:
+    """Not at the start of the range again, and at once (F26, F27)."""
+    answers = Answers(page(1), EXPIRED, page(2))
+
+    assert read(answers, TRIM_HORIZON, After("2")) == [1, 2]
+    assert answers.starts == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER:1"]
+
+
+def test_calls_keep_the_shards_pace() -> None:
+    """Five GetRecords a second for a shard, whatever the answers hold."""
+    answers = Answers(*[page(n) for n in range(1, 21)])
+    read(answers, TRIM_HORIZON, After("20"))
+
+    gaps = [b - a for a, b in zip(answers.times, answers.times[1:], strict=False)]
+    assert all(gap >= 0.199 for gap in gaps)
+
+
+def test_a_position_that_is_gone_is_data_loss() -> None:
+    """Shard and position are named; the range cannot be read by anybody any more (F21)."""
+    with pytest.raises(DataLossError, match=r"shard s: .* AFTER:5"):
+        read(Answers(iterators=[INVALID]), After("5"), After("9"))
+
+
+def test_denied_access_fails_at_once() -> None:
+    """What will not pass is not waited for (F45)."""
+    answers = Answers(page(1), DENIED)
+
+    with pytest.raises(AccessError):
+        read(answers, TRIM_HORIZON, After("9"))
+    assert len(answers.times) == 2
+
+
+@pytest.mark.parametrize("error", [THROTTLED, EXPIRED], ids=["throttled", "expired"])
+def test_failing_for_minutes_is_given_up(error: KinesisConnectorError) -> None:
+    """A task ends with the error, and Spark may try it again elsewhere."""
+    answers = Answers(*[error] * 500)
+
+    with pytest.raises(type(error)):
+        read(answers, TRIM_HORIZON, After("9"))
+    assert 180 <= answers.times[-1] <= 200
+
+
+def test_a_shard_that_never_ends_is_doubted() -> None:
+    """It was read to its end once: an open shard under its name is another stream's."""
+    with pytest.raises(ProtocolError, match="read to its end once"):
+        read(Answers(*[page()] * 20), TRIM_HORIZON, SHARD_END)
+
+
+@pytest.mark.parametrize("answer", [{}, {"Records": None}, {"Records": {}}, {"Records": "x"}])
+def test_an_answer_without_records_is_a_protocol_error(answer: dict[str, Any]) -> None:
+    """Nothing is taken for an empty page that is none."""
+    with pytest.raises(ProtocolError):
+        read(Answers(answer), TRIM_HORIZON, After("9"))
+
+
+@pytest.mark.parametrize("answer", [{}, {"ShardIterator": None}, {"ShardIterator": 5}])
+def test_no_iterator_is_a_protocol_error(answer: dict[str, Any]) -> None:
+    """An answer without what was asked for is not used."""
+    with pytest.raises(ProtocolError, match="without an iterator"):
+        read(Answers(iterators=[answer]), TRIM_HORIZON, After("9"))
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        pytest.param([page(last=True)], True, id="nothing, and no next iterator"),
+        pytest.param([page()], False, id="nothing yet, and more may come"),
+        pytest.param([page(9)], False, id="a record"),
+        pytest.param([page(9, last=True)], False, id="a record, the last"),
+        pytest.param([page(5), page(last=True)], True, id="what was read already, then the end"),
+        pytest.param(
+            [page(behind=9), page(behind=3), page(last=True)], True, id="silence before the end"
+        ),
+        pytest.param([page(behind=9), page(9)], False, id="silence before a record"),
+    ],
+)
+def test_a_shard_is_drained_on_evidence(pages: list[Answer], *, expected: bool) -> None:
+    """Only Kinesis saying that nothing is left, and nothing will come, counts (F33)."""
+    answers = Answers(*pages)
+
+    async def ask() -> bool:
+        return await shard_is_drained(answers, "arn", "s", After("5"), "shard s")  # type: ignore[arg-type]
+
+    assert run_in_virtual_time(ask()) is expected
+
+
+def test_a_failed_check_is_no_evidence() -> None:
+    """An error is raised, not answered with yes or no."""
+
+    async def ask() -> bool:
+        return await shard_is_drained(Answers(THROTTLED), "arn", "s", After("5"), "shard s")  # type: ignore[arg-type]
+
+    with pytest.raises(ThrottledError):
+        run_in_virtual_time(ask())
