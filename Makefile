@@ -40,7 +40,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit spark integration demo check format oldest matrix localstack clean
+.PHONY: help setup test unit spark integration demo check format docs oldest matrix localstack clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ check: setup ## Lint, format check and types.
 format: setup ## Format the code and sort its imports.
 	$(PY) -m ruff check --select I --fix
 	$(PY) -m ruff format
+
+docs: setup ## Write the pages that come from the code: docs/reference/options.md.
+	$(PY) -m devtools.options_page
 
 oldest: $(OLD_VENV)/.ready ## Smoke test on PySpark 4.0.5 and the oldest dependencies that we promise.
 	$(OLD_PY) -m pytest $(PYTEST_ARGS) integration/test_smoke.py

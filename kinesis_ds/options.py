@@ -78,24 +78,44 @@ def _duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], 
     return parse
 
 
-def _size(at_least: int, at_most: int = 1 << 50) -> Callable[[str], int]:
+# Above what anybody means; as a bound it is not worth a word in a message.
+_BOUNDLESS = 1 << 50
+
+
+def _size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        match = re.fullmatch(r"\s*(\d+)\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
-        size = int(match[1]) * 1024 ** " kmg".index((match[2] or " ")[0].replace("b", " ")) if match else -1
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
+        unit = (match[2] or "b")[0] if match else "b"
+        size = int(match[1]) * 1024 ** "bkmg".index(unit) if match else -1
         if not at_least <= size <= at_most:
-            raise ValueError(f"bytes, or a number with kb, mb or gb, from {at_least} to {at_most} bytes")
+            bounds = _bounds(at_least, at_most, size, _shown_size)
+            raise ValueError(f"bytes, or a number with kb, mb or gb, {bounds}")
         return size
 
     return parse
 
 
-def _count(at_least: int, at_most: int = 1 << 50) -> Callable[[str], int]:
+def _count(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        if not re.fullmatch(r"\s*\d+\s*", value) or not at_least <= int(value) <= at_most:
-            raise ValueError(f"a whole number from {at_least} to {at_most}")
-        return int(value)
+        count = int(value) if re.fullmatch(r"\s*\d{1,18}\s*", value) else -1
+        if not at_least <= count <= at_most:
+            raise ValueError(f"a whole number {_bounds(at_least, at_most, count, str)}")
+        return count
 
     return parse
+
+
+def _bounds(low: int, high: int, given: int, shown: Callable[[int], str]) -> str:
+    if high == _BOUNDLESS and given <= high:
+        return f"at least {shown(low)}"
+    return f"from {shown(low)} to {shown(high)}"
+
+
+def _shown_size(size: int) -> str:
+    for power, unit in ((5, "PiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size >= 1024**power and size % 1024**power == 0:
+            return f"{size // 1024**power} {unit}"
+    return f"{size} bytes"
 
 
 def _initial_position(value: str) -> InitialPosition:
@@ -214,7 +234,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "failOnDataLoss",
         _bool,
-        "Fail when records the checkpoint needs are gone. With `false`, warn and go on at the oldest record.",
+        "Fail when Kinesis says that records the checkpoint needs are gone. With `false`, warn and go on at the "
+        "oldest record.",
         default="true",
         aliases=("kinesis.failOnDataLoss",),
         modes=_READ,
@@ -244,8 +265,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "agentHost",
         _text,
-        "Address the shard agent listens on. With the default only tasks on the driver's machine reach it; others "
-        "read their ranges from Kinesis.",
+        "Address of the driver on which the shard agent listens, and which read tasks connect to. With the "
+        "default only tasks on the driver's machine reach it; others read their ranges from Kinesis.",
         default="127.0.0.1",
         modes=_READ,
     ),
@@ -471,6 +492,7 @@ def _raise(problems: list[str]) -> None:
     if problems:
         listed = "; ".join(f"({i}) {p}" for i, p in enumerate(problems, 1))
         raise OptionError(
-            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} with the options: {listed}.",
+            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} with the options: "
+            f"{listed}{'' if listed.endswith('?') else '.'}",
             "All options: docs/reference/options.md.",
         )

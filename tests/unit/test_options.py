@@ -252,6 +252,21 @@ def test_a_size_out_of_form_or_range_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "text", "bounds"),
+    [
+        ("maxInFlightBytes", "1kb", "gb, at least 1 MiB"),
+        ("maxInFlightBytes", "9" * 400, "gb, at least 1 MiB"),
+        ("maxInFlightBytes", "1048577gb", "gb, from 1 MiB to 1 PiB"),
+        ("batchMaxBytes", "11mb", "gb, from 1 KiB to 10 MiB"),
+        ("maxInFlightRecords", "0", "a whole number at least 1"),
+    ],
+)
+def test_bounds_are_told_in_units_that_people_read(key: str, text: str, bounds: str) -> None:
+    """No bound of fifteen digits, and no upper one where nobody gets near it."""
+    assert bounds in refusal({"streamName": "s", key: text}, of_read=False)
+
+
+@pytest.mark.parametrize(
     ("key", "low", "high"), [("batchMaxRecords", 1, 500), ("maxInFlightRequests", 1, 1000)]
 )
 def test_counts_have_bounds(key: str, low: int, high: int) -> None:
