@@ -1,0 +1,110 @@
+"""The read task: the same records, whoever still has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_ds.agent.server import AgentAddress
+from kinesis_ds.errors import AgentError, DataLossError, InternalError
+from kinesis_ds.options import AwsOptions
+from kinesis_ds.position import TRIM_HORIZON, After, Position
+from kinesis_ds.reader import task
+from kinesis_ds.reader.partition import PlannedRange
+from kinesis_ds.schema import SOURCE_SCHEMA
+from tests.support.builders import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+ADDRESS = AgentAddress("grpc://127.0.0.1:1", "token")
+
+
+def planned(count: int | None, agent: AgentAddress | None = ADDRESS) -> PlannedRange:
+    return PlannedRange("orders", "arn", "s", TRIM_HORIZON, After("9"), count, agent)
+
+
+class Sources:
+    """What the agent and Kinesis give, and where Kinesis was asked to start."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.agent: list[pa.RecordBatch | AgentError] = []
+        self.kinesis: list[pa.RecordBatch] = []
+        self.asked_from: list[Position] = []
+        monkeypatch.setattr(task, "stream_range", self._stream)
+        monkeypatch.setattr(task, "_from_kinesis", self._from_kinesis)
+
+    def _stream(self, *args: object) -> Iterator[pa.RecordBatch]:
+        for item in self.agent:
+            if isinstance(item, AgentError):
+                raise item
+            yield item
+
+    def _from_kinesis(
+        self, planned: PlannedRange, position: Position, aws: Any
+    ) -> Iterator[pa.RecordBatch]:
+        self.asked_from.append(position)
+        yield from self.kinesis
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> Sources:
+    return Sources(monkeypatch)
+
+
+def read(what: PlannedRange) -> list[str]:
+    batches = list(task.read_planned(what, AwsOptions()))
+    assert all(b.schema == SOURCE_SCHEMA for b in batches)
+    return [n for b in batches for n in b.column("sequenceNumber").to_pylist()]
+
+
+def batch(*numbers: int) -> pa.RecordBatch:
+    return records(numbers).batch
+
+
+def test_the_agent_gives_it_all(sources: Sources) -> None:
+    """Kinesis is not asked."""
+    sources.agent = [batch(1, 2), batch(3)]
+
+    assert read(planned(3)) == ["1", "2", "3"]
+    assert sources.asked_from == []
+
+
+def test_an_agent_that_is_gone_is_replaced_by_kinesis(sources: Sources) -> None:
+    """The whole range, from its start."""
+    sources.agent = [AgentError("gone")]
+    sources.kinesis = [batch(1, 2, 3)]
+
+    assert read(planned(3)) == ["1", "2", "3"]
+    assert sources.asked_from == [TRIM_HORIZON]
+
+
+def test_an_agent_that_breaks_off_is_continued_by_kinesis(sources: Sources) -> None:
+    """Behind the last record that came, so that none comes twice."""
+    sources.agent = [batch(1, 2), AgentError("broke off")]
+    sources.kinesis = [batch(3)]
+
+    assert read(planned(3)) == ["1", "2", "3"]
+    assert sources.asked_from == [After("2")]
+
+
+def test_a_range_without_an_agent_is_read_from_kinesis(sources: Sources) -> None:
+    """After a restart nobody holds it; how many there were is not known then."""
+    sources.kinesis = [batch(1)]
+
+    assert read(planned(None, agent=None)) == ["1"]
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 3, 4)])
+def test_another_number_of_records_is_an_error(sources: Sources, numbers: tuple[int, ...]) -> None:
+    """A batch with records missing or too many never ends as if it were whole."""
+    sources.agent = [batch(*numbers)]
+    with pytest.raises(InternalError, match="held 3 records"):
+        read(planned(3))
+
+    sources.agent, sources.kinesis = [AgentError("gone")], [batch(*numbers)]
+    with pytest.raises(DataLossError, match="held 3 records"):
+        read(planned(3))
