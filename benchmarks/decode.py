@@ -1,7 +1,8 @@
 """Event-stream bytes to records: this connector against botocore's own event parser.
 
 ``python -m benchmarks.decode`` decodes the same frames both ways, in turn, on one core, and prints
-the best of several rounds. Both do all of their work: framing, checksums, JSON, base64; ours ends in
+the best of several rounds. Both do all of their work: framing, checksums, JSON, base64; ours ends
+in
 an Arrow batch, botocore's in one dictionary a record.
 """
 
@@ -112,7 +113,8 @@ def main() -> None:
         repeats = max(1, 2_000_000 // (size * records))
         theirs, own = best_rate(peer, raw, repeats), best_rate(ours, raw, repeats * 4)
         print(
-            f"{size:>8} {theirs:>14,.0f} {own:>14,.0f} {own * size / 1e6:>12.1f} {own / theirs:>7.1f}"
+            f"{size:>8} {theirs:>14,.0f} {own:>14,.0f} {own * size / 1e6:>12.1f} "
+            f"{own / theirs:>7.1f}"
         )
 
 

@@ -78,7 +78,7 @@ class ReaderJob:
     def log_tail(self) -> str:
         return (self._folder / "reader.log").read_text(errors="replace")[-4000:]
 
-    def wait_for(self, condition: Any, what: str, within_s: float = 120.0) -> Any:
+    def wait_for(self, condition: Any, what: str, within_s: float = 300.0) -> Any:
         """Poll a condition while the query lives."""
 
         def look() -> Any:

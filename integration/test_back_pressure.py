@@ -15,14 +15,14 @@ from integration.reading import ReaderJob, account
 MIB = 1024 * 1024
 BUFFER = 8 * MIB
 RECORD = 10_000
-# 24 MB: three times the bound, and few enough records for the server.
-RECORDS = 2_400
+# 16 MB: twice the bound, and few enough records (and subscriptions) for the server.
+RECORDS = 1_600
 # What the process may need beyond the bound: one event under way as text and as decoded objects
 # (this server puts up to 10 MB into one), socket buffers, and what the allocator keeps.
 CONSTANT = 96 * MIB
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
     endpoint: str,
     kinesis: Any,
@@ -30,8 +30,8 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
     tmp_path: Path,
     record_property: Any,
 ) -> None:
-    """Three times the buffer is written while the sink stands still; then everything arrives, once."""
-    stream = make_stream(shards=8)
+    """Twice the buffer is written while the sink stands still; then everything arrives, once."""
+    stream = make_stream(shards=4)
     gate = tmp_path / "gate"
     options = {
         "streamName": stream,
@@ -55,7 +55,7 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
 
     with ReaderJob(tmp_path, options, gate=str(gate)) as job:
         write(100)
-        job.wait_for(lambda: len(account(job.out).records) == 100, "the first records", 60)
+        job.wait_for(lambda: len(account(job.out).records) == 100, "the first records", 300)
         process = psutil.Process(job.wait_for(job.statistics, "statistics", 30)["pid"])
         gate.touch()
         before = process.memory_info().rss
@@ -71,16 +71,14 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
         peak = max(peak, process.memory_info().rss)
         held = full["pool"]["used_bytes"]
         gate.unlink()
-        job.wait_for(lambda: len(account(job.out).records) >= len(written), "all records", 200)
+        job.wait_for(lambda: len(account(job.out).records) >= len(written), "all records", 300)
         peak_bytes = job.statistics()["pool"]["peak_bytes"]
 
     account(tmp_path / "out").check(written)
     record_property("rss_before_mib", before // MIB)
     record_property("rss_growth_mib", (peak - before) // MIB)
     record_property("pool_peak_mib", peak_bytes // MIB)
-    print(
-        f"rss before {before // MIB} MiB, growth {(peak - before) // MIB} MiB, held {held // MIB} MiB"
-    )
+    record_property("pool_held_mib", held // MIB)
     assert peak - before < BUFFER + CONSTANT
     assert os.path.exists(tmp_path / "checkpoint")
 

@@ -1,8 +1,13 @@
-"""What a user can get wrong: one clear error that names the thing and the remedy, and never a hang."""
+"""What a user can get wrong: one clear error that names the thing and the remedy, and never a
+hang.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from devtools.waiting import wait_until
 from integration.conftest import MakeStream
 
 # Long enough for a slow machine, far from a hang.
-WITHIN_S = 60
+WITHIN_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +81,7 @@ def frames(text: str) -> int:
     return text.count('  File "')
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path: Path) -> None:
     """Reading a stream that is not there."""
     text = read_error(spark, tmp_path, streamName="no-such-stream", endpoint=endpoint)
@@ -85,7 +91,7 @@ def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path
     assert frames(text) < 12, text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_writing_to_an_unknown_stream_is_named(
     spark: SparkSession, endpoint: str, tmp_path: Path
 ) -> None:
@@ -101,7 +107,7 @@ def test_writing_to_an_unknown_stream_is_named(
     assert "no-such-stream" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_all_option_problems_come_at_once_when_the_query_is_built(
     spark: SparkSession, endpoint: str
 ) -> None:
@@ -117,7 +123,7 @@ def test_all_option_problems_come_at_once_when_the_query_is_built(
     assert "give streamName or streamARN" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_secrets_stay_out_of_error_texts(spark: SparkSession, endpoint: str) -> None:
     """An error about credentials does not show them."""
     with pytest.raises(Exception) as caught:
@@ -128,7 +134,7 @@ def test_secrets_stay_out_of_error_texts(spark: SparkSession, endpoint: str) -> 
     assert "Hush" not in str(caught.value)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_wrong_sink_schema_names_every_column(
     spark: SparkSession, endpoint: str, tmp_path: Path
 ) -> None:
@@ -146,15 +152,11 @@ def test_a_wrong_sink_schema_names_every_column(
     assert "column partitionKey is int, expected string" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_no_credentials_say_where_to_put_them(
     endpoint: str, tmp_path: Path, make_stream: MakeStream
 ) -> None:
     """A machine without any AWS credentials; in a process without them in its environment."""
-    import os
-    import subprocess
-    import sys
-
     stream = make_stream()
     code = (
         "from kinesis_ds.options import parse_read_options\n"
@@ -182,7 +184,7 @@ def test_no_credentials_say_where_to_put_them(
     assert "AWS_ACCESS_KEY_ID" in done.stderr
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_an_endpoint_that_refuses_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing listens on the endpoint's port: an error within seconds, not a hang."""
     text = read_error(spark, tmp_path, streamName="orders", endpoint="http://127.0.0.1:9")
@@ -191,7 +193,7 @@ def test_an_endpoint_that_refuses_is_named(spark: SparkSession, tmp_path: Path) 
     assert "Is the endpoint right" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_checkpoint_of_another_stream_is_refused(
     spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
 ) -> None:
@@ -205,7 +207,7 @@ def test_a_checkpoint_of_another_stream_is_refused(
     assert "new checkpointLocation" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_checkpoint_of_a_stream_created_again_is_refused(
     spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
@@ -223,7 +225,7 @@ def test_a_checkpoint_of_a_stream_created_again_is_refused(
     assert "deleted and created again" in text
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_checkpoint_of_a_newer_version_is_refused(
     spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
 ) -> None:
@@ -241,8 +243,6 @@ def test_a_checkpoint_of_a_newer_version_is_refused(
 
 def _pin(spark: SparkSession, checkpoint: Path, **options: str) -> None:
     """Run a query until its start is in the checkpoint."""
-    from devtools.waiting import wait_until
-
     query = (
         spark.readStream.format("kinesis")
         .options(**options)

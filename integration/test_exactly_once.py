@@ -64,7 +64,9 @@ def test_two_sigkills_of_the_driver_lose_and_duplicate_nothing(
     tmp_path: Path,
     record_property: Any,
 ) -> None:
-    """20,000 records, two kills between a batch's output and its commit: each record once, in order."""
+    """20,000 records, two kills between a batch's output and its commit: each record once, in
+    order.
+    """
     stream = make_stream(shards=4)
     options = {"streamName": stream, "endpoint": endpoint, "initialPosition": "trim_horizon"}
     producer = Producer(kinesis, stream, RECORDS)
@@ -107,12 +109,14 @@ def test_two_sigkills_of_the_driver_lose_and_duplicate_nothing(
 def test_the_first_offset_pins_the_start_before_anything_is_read(
     endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """Batch 0 holds no record; its offset holds a position for each shard and the consumer's name."""
+    """Batch 0 holds no record; its offset holds a position for each shard and the consumer's
+    name.
+    """
     stream = make_stream(shards=2)
     kinesis.put_record(StreamName=stream, Data=b"early", PartitionKey="k")
     options = {"streamName": stream, "endpoint": endpoint, "initialPosition": "trim_horizon"}
     with ReaderJob(tmp_path, options) as job:
-        job.wait_for(lambda: account(job.out).records, "the record", 60)
+        job.wait_for(lambda: account(job.out).records, "the record", 300)
     logged = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
     (offset,) = json.loads(logged)["streams"].values()
     assert set(offset["shards"].values()) == {"TRIM_HORIZON"}

@@ -1,4 +1,6 @@
-"""A planned range is the same records wherever it is read from: the agent, Kinesis, or half of each."""
+"""A planned range is the same records wherever it is read from: the agent, Kinesis, or half of
+each.
+"""
 
 from __future__ import annotations
 

@@ -15,14 +15,16 @@ ROWS = 300
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 # PySpark 4.0 leaves sockets of its gateway to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_the_sink_writes_the_source_reads(
     endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """No register call; each row once, with its key, across a clean restart of the reading query."""
+    """No register call; each row once, with its key, across a clean restart of the reading
+    query.
+    """
     stream = make_stream(shards=2)
     spark = (
         SparkSession.builder.master("local[2]")

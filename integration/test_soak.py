@@ -42,7 +42,7 @@ def test_subscriptions_are_renewed_at_their_five_minute_end(
 
     with ReaderJob(tmp_path, options) as job:
         job.wait_for(renewed, "every subscription renewed", LIFETIME_S + 90)
-        job.wait_for(lambda: len(account(job.out).records) >= len(written), "all records", 60)
+        job.wait_for(lambda: len(account(job.out).records) >= len(written), "all records", 300)
         shards = job.statistics()["shards"].values()
         assert all(s["errors"] == {} for s in shards)
     account(tmp_path / "out").check(written)

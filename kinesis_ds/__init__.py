@@ -1,8 +1,9 @@
 """Spark DataSource V2 connector for Amazon Kinesis Data Streams, in pure Python.
 
-``spark.readStream.format("kinesis")`` reads by enhanced fan-out, ``df.writeStream.format("kinesis")``
-writes through a bounded in-flight queue, and both keep shard sequence numbers in Spark's own
-checkpoints. Importing this package imports neither PySpark nor the AWS clients.
+``spark.readStream.format("kinesis")`` reads by enhanced fan-out,
+``df.writeStream.format("kinesis")`` writes through a bounded in-flight queue, and both keep shard
+sequence numbers in Spark's own checkpoints. Importing this package imports neither PySpark nor the
+AWS clients.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "KinesisDataSource":
-        from kinesis_ds.datasource import KinesisDataSource
+        from kinesis_ds.datasource import KinesisDataSource  # noqa: PLC0415  # imports PySpark
 
         return KinesisDataSource
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import version  # noqa: PLC0415  # seldom asked for
 
         return version("kinesis_ds")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

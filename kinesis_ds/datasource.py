@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class KinesisDataSource(DataSource):
     """Reads and writes Amazon Kinesis Data Streams.
 
-    Options are checked when the query is built; see ``docs/reference/options.md``.
+    Options are checked when the query is built; see ``docs/reference/options.md``. The two sides
+    are imported when they are asked for: Spark starts a process to look this class up, and another
+    to read its schema.
     """
 
     @classmethod
@@ -30,14 +32,14 @@ class KinesisDataSource(DataSource):
         return SOURCE_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from kinesis_ds.reader.stream import KinesisStreamReader
+        from kinesis_ds.reader.stream import KinesisStreamReader  # noqa: PLC0415
 
         options = parse_read_options(self.options)
         check_source_schema(schema)
         return KinesisStreamReader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from kinesis_ds.writer.stream import make_stream_writer
+        from kinesis_ds.writer.stream import make_stream_writer  # noqa: PLC0415
 
         return make_stream_writer(self.options, schema)
 

@@ -14,7 +14,8 @@ MIB: Final = 1024 * 1024
 # PutRecords: "Each PutRecords request can support up to 500 records", 10 MiB with partition keys.
 PUT_RECORDS_MAX_RECORDS: Final = 500
 PUT_RECORDS_MAX_BYTES: Final = 10 * MIB
-# UpdateMaxRecordSize: a stream takes 1 MiB (the default) to 10 MiB a record, partition key included.
+# UpdateMaxRecordSize: a stream takes 1 MiB (the default) to 10 MiB a record, partition key
+# included.
 RECORD_MAX_BYTES_DEFAULT: Final = 1 * MIB
 PARTITION_KEY_MAX_CHARS: Final = 256
 MAX_HASH_KEY: Final = 2**128 - 1

@@ -19,12 +19,14 @@ either is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import OffsetError
 from kinesis_ds.position import Position, ShardEnd, parse_position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERSION = 1
 

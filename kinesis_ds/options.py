@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB, PUT_RECORDS_MAX_BYTES, PUT_RECORDS_MAX_RECORDS
 from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, TrimHorizon
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 Mode = Literal["read", "write"]
 
@@ -45,7 +47,9 @@ def _stream_name(value: str) -> str:
 
 
 def _stream_arn(value: str) -> str:
-    if not re.fullmatch(r"arn:[^:]+:kinesis:[^:]+:\d{12}:stream/[a-zA-Z0-9_.-]{1,128}", value.strip()):
+    if not re.fullmatch(
+        r"arn:[^:]+:kinesis:[^:]+:\d{12}:stream/[a-zA-Z0-9_.-]{1,128}", value.strip()
+    ):
         raise ValueError("arn:<partition>:kinesis:<region>:<account>:stream/<name>")
     return value.strip()
 
@@ -71,7 +75,8 @@ def _duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], 
         seconds = float(match[1]) * _DURATION[match[2]] if match else -1.0
         if not at_least_s <= seconds <= at_most_s:
             raise ValueError(
-                f"a duration with its unit (ms, s, min, h, d) from {at_least_s:g}s to {at_most_s:g}s"
+                f"a duration with its unit (ms, s, min, h, d) from {at_least_s:g}s to "
+                f"{at_most_s:g}s"
             )
         return seconds
 
@@ -176,8 +181,18 @@ _WRITE: frozenset[Mode] = frozenset({"write"})
 
 OPTIONS: tuple[Option, ...] = (
     Option("streamName", _stream_name, "Name of the stream.", aliases=("kinesis.streamName",)),
-    Option("streamARN", _stream_arn, "ARN of the stream, instead of its name.", aliases=("kinesis.streamARN",)),
-    Option("region", _text, "AWS region; by default that of the environment.", aliases=("kinesis.region",)),
+    Option(
+        "streamARN",
+        _stream_arn,
+        "ARN of the stream, instead of its name.",
+        aliases=("kinesis.streamARN",),
+    ),
+    Option(
+        "region",
+        _text,
+        "AWS region; by default that of the environment.",
+        aliases=("kinesis.region",),
+    ),
     Option(
         "endpoint",
         _url,
@@ -191,8 +206,20 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"),
         secret=True,
     ),
-    Option("awsSecretKey", _text, "Secret key of `awsAccessKey`.", aliases=("kinesis.awsSecretKey",), secret=True),
-    Option("sessionToken", _text, "Session token of `awsAccessKey`.", aliases=("kinesis.sessionToken",), secret=True),
+    Option(
+        "awsSecretKey",
+        _text,
+        "Secret key of `awsAccessKey`.",
+        aliases=("kinesis.awsSecretKey",),
+        secret=True,
+    ),
+    Option(
+        "sessionToken",
+        _text,
+        "Session token of `awsAccessKey`.",
+        aliases=("kinesis.sessionToken",),
+        secret=True,
+    ),
     Option(
         "transport",
         _transport,
@@ -203,7 +230,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "initialPosition",
         _initial_position,
-        "Where a new query starts: `latest`, `trim_horizon` (`earliest`), or `at_timestamp` with an ISO 8601 "
+        "Where a new query starts: `latest`, `trim_horizon` (`earliest`), or `at_timestamp` with "
+        "an ISO 8601 "
         "time or epoch seconds. A query with a checkpoint goes on from there.",
         default="latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
@@ -212,7 +240,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "consumerName",
         _stream_name,
-        "Name of the enhanced fan-out consumer, registered when missing. By default each query makes up a name "
+        "Name of the enhanced fan-out consumer, registered when missing. By default each query "
+        "makes up a name "
         "and keeps it in its checkpoint.",
         aliases=("kinesis.consumerName",),
         modes=_READ,
@@ -234,7 +263,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "failOnDataLoss",
         _bool,
-        "Fail when Kinesis says that records the checkpoint needs are gone. With `false`, warn and go on at the "
+        "Fail when Kinesis says that records the checkpoint needs are gone. With `false`, warn "
+        "and go on at the "
         "oldest record.",
         default="true",
         aliases=("kinesis.failOnDataLoss",),
@@ -258,22 +288,26 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "subscriptionIdleTimeout",
         _duration(1, 3600),
-        "A subscription whose buffer has been full this long is given back and opened again when there is room.",
+        "A subscription whose buffer has been full this long is given back and opened again when "
+        "there is room.",
         default="30s",
         modes=_READ,
     ),
     Option(
         "agentHost",
         _text,
-        "Address of the driver on which the shard agent listens, and which read tasks connect to. With the "
-        "default only tasks on the driver's machine reach it; others read their ranges from Kinesis.",
+        "Address of the driver on which the shard agent listens, and which read tasks connect to. "
+        "With the "
+        "default only tasks on the driver's machine reach it; others read their ranges from "
+        "Kinesis.",
         default="127.0.0.1",
         modes=_READ,
     ),
     Option(
         "maxInFlightRecords",
         _count(1),
-        "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when it is reached.",
+        "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when "
+        "it is reached.",
         default="10000",
         modes=_WRITE,
     ),
@@ -458,13 +492,13 @@ def _parse(raw: Mapping[str, str], mode: Mode) -> tuple[dict[str, Any], list[str
 
     values: dict[str, Any] = {}
     for option in OPTIONS:
-        _, text = given.get(option.key, ("", option.default))
+        chosen = given[option.key][1] if option.key in given else option.default
         values[option.key] = None
-        if text is not None and mode in option.modes:
+        if chosen is not None and mode in option.modes:
             try:
-                values[option.key] = option.parse(text)
+                values[option.key] = option.parse(chosen)
             except ValueError as exc:
-                shown = "(hidden)" if option.secret else repr(text)
+                shown = "(hidden)" if option.secret else repr(chosen)
                 problems.append(f"{option.key} is {shown}, expected {exc}")
     problems += _contradictions(given)
     return values, problems

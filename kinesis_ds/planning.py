@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from kinesis_ds.position import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from kinesis_ds.offsets import StreamOffset
     from kinesis_ds.shards import ShardMap
 

@@ -8,7 +8,6 @@ they have gaps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from kinesis_ds.errors import OffsetError
 
@@ -53,7 +52,7 @@ class ShardEnd:
         return "SHARD_END"
 
 
-Position = Union[TrimHorizon, AtTimestamp, After, ShardEnd]
+Position = TrimHorizon | AtTimestamp | After | ShardEnd
 
 # The service's own limit for a sequence number. Python refuses to read very long integers.
 MAX_DIGITS = 129
@@ -91,7 +90,8 @@ def parse_position(text: object) -> Position:
 
 
 def precedes(left: Position, right: Position) -> bool:
-    """Tell whether reading from ``left`` can reach ``right`` by going forward, and is not there yet.
+    """Tell whether reading from ``left`` can reach ``right`` by going forward, and is not there
+    yet.
 
     A start that names no record (``TRIM_HORIZON``, ``AT_TIMESTAMP``) comes before every
     ``AFTER`` and before the shard's end; two of them have no order.

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 def main() -> None:
     """Run until killed or stopped. Keys of the argument:
 
-    out, checkpoint: folders. options: of the source. hang_at: the batch id at which to hang for ever
+    out, checkpoint: folders. options: of the source. hang_at: the batch id at which to hang for
+    ever
     after its file is written, before Spark commits it. gate: a file; while it exists, batches wait.
     """
     job: dict[str, Any] = json.loads(sys.argv[1])

@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
 from kinesis_ds.agent.lanes import LaneExecutor
-from kinesis_ds.agent.network import NetworkLoop
 from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
 from kinesis_ds.agent.server import AgentAddress, RangeServer
 from kinesis_ds.agent.subscription import ShardClosed, Stop, Subscription
-from kinesis_ds.clock import Clock
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
-from kinesis_ds.position import Position
-from kinesis_ds.shards import Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.clock import Clock
+    from kinesis_ds.position import Position
+    from kinesis_ds.shards import Shard
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +44,8 @@ class AgentOptions:
 class ShardAgent:
     """Reads the shards it is assigned and serves ranges of them until closed.
 
-    ``assign``, ``mark_closed`` run on the network loop; everything else may be called from any thread.
+    ``assign``, ``mark_closed`` run on the network loop; everything else may be called from any
+    thread.
 
     Args:
         diagnose: Coroutine function, shard id to the error that explains its refusals, or None.
@@ -93,7 +97,12 @@ class ShardAgent:
         )
         with self._lock:
             self._runners[shard.shard_id] = runner
-        logger.info("shard assigned shard=%s stream=%s position=%s", shard.shard_id, options.stream, position)
+        logger.info(
+            "shard assigned shard=%s stream=%s position=%s",
+            shard.shard_id,
+            options.stream,
+            position,
+        )
         runner.start()
         if shard.closed:
             runner.tell(ShardClosed())

@@ -5,8 +5,10 @@ end offset that Spark has logged) and *committed* (Spark is done with it). Recor
 *available* and leave at *committed*, so any planned range can be served again and again.
 
 The pool is one bound in bytes for all shards. Half of it is split into equal guaranteed shares, the
-other half is lent to whoever needs more: a hot shard gets room, and cannot take an idle shard's share.
-A message that is larger than a share and all that can be lent has its turn, too: behind it all wait.
+other half is lent to whoever needs more: a hot shard gets room, and cannot take an idle shard's
+share.
+A message that is larger than a share and all that can be lent has its turn, too: behind it all
+wait.
 Room is asked for *before* a message is read off the socket, with a callback that never blocks.
 """
 
@@ -15,15 +17,18 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.decode import Records, sequence_numbers
 from kinesis_ds.errors import AgentError, InternalError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 from kinesis_ds.position import SHARD_END, After, Position, ShardEnd, precedes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,11 @@ class BufferPool:
             waiter.granted()
 
     def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
-        """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once it is.
+        """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once
+        it is.
 
-        Each shard has at most one request waiting. ``granted`` must not block. A shard that was closed
+        Each shard has at most one request waiting. ``granted`` must not block. A shard that was
+        closed
         is never given any.
         """
         with self._lock:
@@ -92,7 +99,9 @@ class BufferPool:
             return False
 
     def withdraw(self, shard: str) -> bool:
-        """Take back the shard's waiting request; False if there is none (it may have been granted)."""
+        """Take back the shard's waiting request; False if there is none (it may have been
+        granted).
+        """
         with self._lock:
             before = len(self._waiters)
             self._waiters = deque(w for w in self._waiters if w.shard != shard)
@@ -160,7 +169,9 @@ class BufferPool:
     def _take(self, shard: str, nbytes: int) -> None:
         used = self._used[shard]
         if used + nbytes < 0:
-            raise InternalError(f"Shard {shard} gave back more room than it had. Please report this.")
+            raise InternalError(
+                f"Shard {shard} gave back more room than it had. Please report this."
+            )
         self._borrowed += self._over(used + nbytes) - self._over(used)
         self._used[shard] = used + nbytes
         self._total += nbytes
@@ -213,7 +224,9 @@ class ShardBuffer:
         return self._start
 
     def append(self, records: Records | None, position: Position, reserved: int) -> None:
-        """Take decoded records and move *available*; turns the room ``reserved`` into what they use."""
+        """Take decoded records and move *available*; turns the room ``reserved`` into what they
+        use.
+        """
         nbytes = records.batch.nbytes if records else 0
         with self._lock:
             if isinstance(self._available, ShardEnd):
@@ -231,14 +244,17 @@ class ShardBuffer:
             self._available = SHARD_END
 
     def count(self, start: Position, end: Position) -> int | None:
-        """How many records lie in ``(start, end]``; None when the buffer does not hold all of it."""
+        """How many records lie in ``(start, end]``; None when the buffer does not hold all of
+        it.
+        """
         with self._lock:
             if not self._holds(start, end):
                 return None
-            return sum(batch.num_rows for batch in self._slices(start, end))
+            return sum(int(batch.num_rows) for batch in self._slices(start, end))
 
     def read(self, start: Position, end: Position) -> list[pa.RecordBatch]:
-        """The records in ``(start, end]``, in order. Freeing later does not disturb what was returned.
+        """The records in ``(start, end]``, in order. Freeing later does not disturb what was
+        returned.
 
         Raises:
             AgentError: The buffer does not hold all of the range.
@@ -289,7 +305,9 @@ class ShardBuffer:
             if low and high:
                 yield records.batch
                 continue
-            if not _within(records.first, end) or (isinstance(start, After) and records.last <= start.number):
+            if not _within(records.first, end) or (
+                isinstance(start, After) and records.last <= start.number
+            ):
                 continue
             numbers = sequence_numbers(records.batch)
             first = bisect_right(numbers, start.number) if isinstance(start, After) else 0

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from kinesis_ds.agent.server import TOKEN_HEADER, AgentAddress, encode_ticket
 from kinesis_ds.errors import AgentError
-from kinesis_ds.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinesis_ds.position import Position
 
 # A task streams as fast as its consumer takes; what takes longer is read from Kinesis instead.
 _CALL_TIMEOUT_S = 900.0
@@ -37,7 +41,9 @@ def stream_range(
             yield chunk.data
     except (flight.FlightError, pa.ArrowException, OSError) as exc:
         _clients.drop(address.uri)
-        raise AgentError(f"The agent at {address.uri} did not serve shard {shard_id}: {_first_line(exc)}") from exc
+        raise AgentError(
+            f"The agent at {address.uri} did not serve shard {shard_id}: {_first_line(exc)}"
+        ) from exc
 
 
 class _Clients:

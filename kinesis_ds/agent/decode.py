@@ -71,13 +71,16 @@ def decode_event(payload: bytes | memoryview, position: Position) -> Event:
             has_children=bool(raw.get("ChildShards")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as exc:
-        raise ProtocolError(f"An event could not be decoded ({type(exc).__name__}: {_brief(exc)}).") from exc
+        raise ProtocolError(
+            f"An event could not be decoded ({type(exc).__name__}: {_brief(exc)})."
+        ) from exc
 
 
 def decode_records(items: list[dict[str, Any]], position: Position) -> Records | None:
     """Records as JSON objects to Arrow, those at or before ``position`` dropped.
 
-    ``AFTER`` drops what a repeated or careless server sends again. ``AT_TIMESTAMP`` drops the leading
+    ``AFTER`` drops what a repeated or careless server sends again. ``AT_TIMESTAMP`` drops the
+    leading
     records that arrived earlier: some servers round the time down to a whole second.
 
     Raises:
@@ -103,7 +106,9 @@ def decode_records(items: list[dict[str, Any]], position: Position) -> Records |
             schema=RECORD_SCHEMA,
         )
     except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as exc:
-        raise ProtocolError(f"A record could not be decoded ({type(exc).__name__}: {_brief(exc)}).") from exc
+        raise ProtocolError(
+            f"A record could not be decoded ({type(exc).__name__}: {_brief(exc)})."
+        ) from exc
     return Records(batch, int(numbers[0]), int(numbers[-1]))
 
 
@@ -113,7 +118,9 @@ def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
 
 
 def _check_numbers(numbers: list[str]) -> None:
-    """Sequence numbers are digits and rise. Numbers of one length, the usual case, compare as text."""
+    """Sequence numbers are digits and rise. Numbers of one length, the usual case, compare as
+    text.
+    """
     digits = "".join(numbers)
     lengths = set(map(len, numbers))
     if not (digits.isascii() and digits.isdigit() and max(lengths) <= MAX_DIGITS and min(lengths)):

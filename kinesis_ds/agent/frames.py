@@ -26,7 +26,9 @@ _TEXT = 7
 
 @dataclass(frozen=True)
 class Message:
-    """One message. Its checksum is not checked before :meth:`check`, which is left to the decoder."""
+    """One message. Its checksum is not checked before :meth:`check`, which is left to the
+    decoder.
+    """
 
     raw: bytes
     headers_length: int
@@ -84,7 +86,8 @@ class Message:
 class MessageParser:
     """Cuts a byte stream into messages.
 
-    Feed it chunks; ask :meth:`next_size` how large the message under way is, and :meth:`take` for it
+    Feed it chunks; ask :meth:`next_size` how large the message under way is, and :meth:`take` for
+    it
     once all of it has come.
     """
 
@@ -111,13 +114,17 @@ class MessageParser:
         total, headers, crc = _PRELUDE.unpack_from(self._buffer)
         if zlib.crc32(memoryview(self._buffer)[:8]) != crc:
             raise ProtocolError(
-                "What the endpoint sent is not an event stream (wrong checksum at the start of an event)."
+                "What the endpoint sent is not an event stream (wrong checksum at the start of an "
+                "event)."
             )
         if total < _OVERHEAD + headers:
-            raise ProtocolError(f"An event says it is {total} bytes long, shorter than its own headers.")
+            raise ProtocolError(
+                f"An event says it is {total} bytes long, shorter than its own headers."
+            )
         if total > self._max_bytes:
             raise ProtocolError(
-                f"An event of {total} bytes is over the connector's limit of {self._max_bytes} bytes."
+                f"An event of {total} bytes is over the connector's limit of {self._max_bytes} "
+                "bytes."
             )
         return int(total)
 

@@ -1,6 +1,7 @@
 """Per-shard executors: one serial lane a shard, all lanes on a few shared threads.
 
-Work of a lane runs in the order it was given, never two pieces at once. A lane gives its thread back
+Work of a lane runs in the order it was given, never two pieces at once. A lane gives its thread
+back
 after each piece, so a busy shard cannot starve another. A lane is not bounded here: what is
 submitted has been paid for in the buffer pool first.
 """
@@ -10,8 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """The event loop that performs what subscriptions decide. It parses frames, hands off, and waits.
 
-One thread, one loop, one :class:`~kinesis_ds.aws.connection.Connection`. Nothing on the loop blocks:
+One thread, one loop, one :class:`~kinesis_ds.aws.connection.Connection`. Nothing on the loop
+blocks:
 decoding happens in the shard's lane, and a shard whose buffer is full simply stops reading its own
 socket until the buffer's callback says there is room.
 """
@@ -11,13 +12,16 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.errors import InternalError, TransientError
-from kinesis_ds.options import AwsOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kinesis_ds.options import AwsOptions
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,9 @@ class NetworkLoop:
         self._thread.start()
         if not self._ready.wait(_START_TIMEOUT_S):
             raise InternalError("The network loop did not start.", "Please report this.")
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             self._thread.join(_STOP_TIMEOUT_S)
             raise self._failure
@@ -90,7 +97,9 @@ class NetworkLoop:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("task %s failed; please report this", task.get_name(), exc_info=task.exception())
+            logger.error(
+                "task %s failed; please report this", task.get_name(), exc_info=task.exception()
+            )
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import orjson
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
 from kinesis_ds.agent.decode import decode_event
 from kinesis_ds.agent.frames import Message, MessageParser
-from kinesis_ds.agent.lanes import Lane
-from kinesis_ds.agent.network import NetworkLoop
 from kinesis_ds.agent.subscription import (
     AwaitRoom,
     Broke,
@@ -42,10 +38,8 @@ from kinesis_ds.agent.subscription import (
     WakeAt,
     Warn,
 )
-from kinesis_ds.aws.connection import EventStream
 from kinesis_ds.aws.faults import service_error
 from kinesis_ds.aws.records import shard_is_drained
-from kinesis_ds.clock import Clock
 from kinesis_ds.errors import (
     InternalError,
     KinesisConnectorError,
@@ -55,6 +49,15 @@ from kinesis_ds.errors import (
 )
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.position import After, AtTimestamp, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+    from kinesis_ds.agent.lanes import Lane
+    from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.aws.connection import EventStream
+    from kinesis_ds.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +89,9 @@ class ShardContext:
     consumer_arn: str
     idle_timeout_s: float
     diagnose: Callable[[str], Any]
-    """Coroutine function: shard id to the error that explains why it cannot be subscribed, or None."""
+    """Coroutine function: shard id to the error that explains why it cannot be subscribed, or
+    None.
+    """
     changed: Callable[[], None]
     """Called on the loop when a shard broke or ended: the list of shards is worth a look."""
     silence_s: float = SUBSCRIPTION_SILENCE_S
@@ -144,7 +149,9 @@ class SubscriptionRunner:
     def _perform(self, instruction: object) -> None:
         match instruction:
             case Open(generation, position):
-                self._connection_task = self._spawn(self._stream(generation, position), "subscription")
+                self._connection_task = self._spawn(
+                    self._stream(generation, position), "subscription"
+                )
             case Close():
                 if self._connection_task is not None:
                     self._connection_task.cancel()
@@ -160,7 +167,11 @@ class SubscriptionRunner:
                 self._spawn(self._diagnose(generation), "diagnosis")
             case Finish():
                 self.buffer.end()
-                logger.info("shard read to its end shard=%s stream=%s", self.context.shard_id, self.context.stream)
+                logger.info(
+                    "shard read to its end shard=%s stream=%s",
+                    self.context.shard_id,
+                    self.context.stream,
+                )
                 self.context.changed()
             case Fail(error):
                 self.failure = error
@@ -207,7 +218,9 @@ class SubscriptionRunner:
             async with contextlib.AsyncExitStack() as stack:
                 stream = await asyncio.wait_for(
                     stack.enter_async_context(
-                        connection.subscribe(context.consumer_arn, context.shard_id, position, context.label)
+                        connection.subscribe(
+                            context.consumer_arn, context.shard_id, position, context.label
+                        )
                     ),
                     _SUBSCRIBE_TIMEOUT_S,
                 )
@@ -257,7 +270,8 @@ class SubscriptionRunner:
         except aiohttp.ClientError as exc:
             if alarm.rang:
                 raise TransientError(
-                    f"Nothing came from {self.context.label} for {self.context.silence_s:g}s, not even a heartbeat."
+                    f"Nothing came from {self.context.label} for {self.context.silence_s:g}s, not "
+                    "even a heartbeat."
                 ) from exc
             raise
         finally:
@@ -265,7 +279,9 @@ class SubscriptionRunner:
             if room:
                 self._pool.change(self.context.shard_id, -room, 0)
         if parser.pending:
-            raise TransientError(f"The event stream of {self.context.label} was cut inside an event.")
+            raise TransientError(
+                f"The event stream of {self.context.label} was cut inside an event."
+            )
 
     async def _room_for(self, generation: int, size: int) -> int:
         """Reserve room in the pool; while there is none, only this shard stops reading."""
@@ -317,7 +333,9 @@ class SubscriptionRunner:
                 raise service_error(
                     "SubscribeToShard",
                     self.context.label,
-                    headers.get(":exception-type") or headers.get(":error-code") or "UnknownException",
+                    headers.get(":exception-type")
+                    or headers.get(":error-code")
+                    or "UnknownException",
                     headers.get(":error-message") or _message_of(message.payload),
                 )
             if headers.get(":event-type") != "SubscribeToShardEvent":
@@ -347,20 +365,20 @@ class SubscriptionRunner:
             more = event.continuation is not None
             self._network.post(self.tell, ReachedEnd(generation, event.has_children, more))
         else:
-            self._network.post(self.tell, Progressed(generation, position, rows, event.millis_behind))
+            self._network.post(
+                self.tell, Progressed(generation, position, rows, event.millis_behind)
+            )
 
     def _next_position(self, continuation: str | None, dropped_all: bool, records: Any) -> Position:
         """Where to go on after an event.
 
         A continuation is taken only when it can be resumed from: some servers send "0" before the
-        first record. While everything that arrives is older than the wanted time, the position stays
+        first record. While everything that arrives is older than the wanted time, the position
+        stays
         that time, so that a range read again from Kinesis drops the same records.
         """
         current = self._received
-        if records is not None:
-            last = After(records.batch.column(2)[-1].as_py())
-        else:
-            last = None
+        last = After(records.batch.column(2)[-1].as_py()) if records is not None else None
         if continuation is not None and not (dropped_all and isinstance(current, AtTimestamp)):
             number = int(continuation)
             if (
@@ -388,7 +406,11 @@ class SubscriptionRunner:
         ended = gone = False
         try:
             ended = await shard_is_drained(
-                self._network.connection, context.stream_arn, context.shard_id, position, context.label
+                self._network.connection,
+                context.stream_arn,
+                context.shard_id,
+                position,
+                context.label,
             )
         except KinesisConnectorError as exc:
             self._count(exc)
@@ -445,4 +467,8 @@ def _message_of(payload: memoryview) -> str:
         parsed = orjson.loads(payload)
     except orjson.JSONDecodeError:
         return ""
-    return str(parsed.get("message") or parsed.get("Message") or "") if isinstance(parsed, dict) else ""
+    return (
+        str(parsed.get("message") or parsed.get("Message") or "")
+        if isinstance(parsed, dict)
+        else ""
+    )

@@ -6,22 +6,26 @@ import hmac
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import orjson
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
-from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.position import Position, parse_position
 from kinesis_ds.schema import RECORD_SCHEMA
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinesis_ds.agent.buffer import ShardBuffer
+
 logger = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
-TOKEN_HEADER = "x-kinesis-ds-token"
+TOKEN_HEADER = "x-kinesis-ds-token"  # noqa: S105  # the name of a header  # the name of a header, no token
 # Events at the tip hold a few records each; Spark is better served by fewer, larger batches.
 _SMALL_BATCH_BYTES = 256 * 1024
 _MERGED_BATCH_BYTES = 2 * 1024 * 1024
@@ -38,7 +42,9 @@ class AgentAddress:
 
 def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:
     """The request for ``(start, end]`` of a shard."""
-    return orjson.dumps({"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)})
+    return orjson.dumps(
+        {"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)}
+    )
 
 
 def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
@@ -51,7 +57,9 @@ def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
     try:
         ticket = orjson.loads(raw)
         if ticket["v"] != PROTOCOL_VERSION:
-            raise AgentError(f"The agent speaks protocol {PROTOCOL_VERSION}, the task {ticket['v']}.")
+            raise AgentError(
+                f"The agent speaks protocol {PROTOCOL_VERSION}, the task {ticket['v']}."
+            )
         return str(ticket["shard"]), parse_position(ticket["start"]), parse_position(ticket["end"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
         raise AgentError("The request to the agent is malformed.") from exc
@@ -84,11 +92,15 @@ class RangeServer:
         if self._server.closing.is_set():
             return
         self._server.closing.set()
-        ending = threading.Thread(target=self._server.shutdown, name="kinesis-flight-end", daemon=True)
+        ending = threading.Thread(
+            target=self._server.shutdown, name="kinesis-flight-end", daemon=True
+        )
         ending.start()
         ending.join(_SHUTDOWN_S)
         if ending.is_alive():
-            logger.info("a task still reads from the agent; not waiting for it uri=%s", self.address.uri)
+            logger.info(
+                "a task still reads from the agent; not waiting for it uri=%s", self.address.uri
+            )
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -99,7 +111,9 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def start_call(self, info: object, headers: dict[str, list[str]]) -> None:
         given = headers.get(TOKEN_HEADER, [""])[0]
         if not hmac.compare_digest(given.encode(), self._token):
-            raise flight.FlightUnauthenticatedError("this agent serves only the query that started it")
+            raise flight.FlightUnauthenticatedError(
+                "this agent serves only the query that started it"
+            )
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]

@@ -20,8 +20,10 @@ States and the stimuli that leave them::
     any       --Stop---------------------> STOPPED     (Close)
 
 Rules kept here, all of the service's (see ``limits``): one call a second; five seconds after a
-successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful owner
-must get in soon), and inside the stream it means that somebody else's call succeeded just now. A generation number is given to each Open, and whatever comes from an older one is
+successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful
+owner
+must get in soon), and inside the stream it means that somebody else's call succeeded just now. A
+generation number is given to each Open, and whatever comes from an older one is
 dropped and counted. Back-off is forgotten on progress only, not on a successful call: a stream that
 opens and closes without an event must not be hammered.
 """
@@ -260,7 +262,12 @@ class Subscription:
     """
 
     def __init__(
-        self, shard: str, position: Position, *, fail_on_data_loss: bool = True, rng: random.Random | None = None
+        self,
+        shard: str,
+        position: Position,
+        *,
+        fail_on_data_loss: bool = True,
+        rng: random.Random | None = None,
     ) -> None:
         self.shard = shard
         self.position = position
@@ -288,7 +295,9 @@ class Subscription:
             f"at {self.position} failures={self.failures} stale={self.stale}>"
         )
 
-    def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+    def handle(  # noqa: PLR0912  # one case a stimulus: the table of the module's header
+        self, stimulus: Stimulus, now: float
+    ) -> list[Instruction]:
         """Take in what happened; say what to do. ``now`` is monotonic, in seconds."""
         if self.state in (State.ENDED, State.FAILED, State.STOPPED):
             return []
@@ -404,13 +413,17 @@ class Subscription:
         if error is None:
             return self._wait(now, backoff=True)
         if isinstance(error, DataLossError) and not self._fail_on_data_loss:
-            return [*self._finish(), Warn(f"{error.message} Going on without it (failOnDataLoss=false).")]
+            return [
+                *self._finish(),
+                Warn(f"{error.message} Going on without it (failOnDataLoss=false)."),
+            ]
         return self._fail(error)
 
     def _on_contention(self, now: float) -> list[Instruction]:
         if self._contended_since is None:
             self._contended_since = now
-        what = f"has been refused for {now - self._contended_since:.0f}s because another subscription holds it"
+        waited = now - self._contended_since
+        what = f"has been refused for {waited:.0f}s because another subscription holds it"
         telling = now - self._contended_since >= _CONTENTION_WARNING_S
         if self.state is State.STREAMING:
             # Taken over: taking it back before five seconds are over is refused, and would be rude.
@@ -418,7 +431,8 @@ class Subscription:
             self._takeovers += 1
             what = f"was taken over {self._takeovers} times by another subscription"
             telling = self._takeovers >= _TAKEOVERS_WARNING
-        # A successful call of somebody else is younger than 5 s. Trying at the floor is all there is.
+        # A successful call of somebody else is younger than 5 s. Trying at the floor is all there
+        # is.
         instructions = self._wait(now)
         if telling and not self._contention_told:
             self._contention_told = True
@@ -433,15 +447,20 @@ class Subscription:
         if self._fail_on_data_loss:
             return self._fail(
                 DataLossError(
-                    f"{self.shard}: Kinesis no longer knows the position {self.position} ({error.message})",
-                    "Records may have expired before they were read. Set failOnDataLoss=false to go on at the "
+                    f"{self.shard}: Kinesis no longer knows the position {self.position} "
+                    f"({error.message})",
+                    "Records may have expired before they were read. Set failOnDataLoss=false to "
+                    "go on at the "
                     "oldest record, or start with a new checkpointLocation.",
                 )
             )
         lost, self.position = self.position, TRIM_HORIZON
         return [
             *self._wait(now),
-            Warn(f"{self.shard}: the position {lost} is gone; going on at the oldest record (failOnDataLoss=false)"),
+            Warn(
+                f"{self.shard}: the position {lost} is gone; going on at the oldest record "
+                "(failOnDataLoss=false)"
+            ),
         ]
 
     def _wait(self, now: float, *, backoff: bool = False) -> list[Instruction]:

@@ -1,14 +1,15 @@
-"""One connection to Kinesis: a client for control calls, and a raw path for the calls that carry data.
+"""One connection to Kinesis: a client for control calls, and a raw path for the calls that carry
+data.
 
 Control calls and PutRecords go through aiobotocore's client. SubscribeToShard and GetRecords are
-signed with botocore's public signer and sent with aiohttp, because botocore's event parser costs ten
+signed with botocore's public signer and sent with aiohttp, because botocore's event parser costs
+ten
 times more than the decoding itself; what comes back is bytes, decoded by :mod:`kinesis_ds.agent`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from kinesis_ds.limits import MAX_FRAME_BYTES
 from kinesis_ds.position import After, AtTimestamp, Position, TrimHorizon
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
     from kinesis_ds.options import AwsOptions
 
 _TARGET_PREFIX = "Kinesis_20131202"

@@ -1,7 +1,7 @@
 """What an error of the service, of botocore or of the network means for us. No I/O.
 
-The classes of :mod:`kinesis_ds.errors` are chosen here and nowhere else, so that "is it worth trying
-again?" has one answer everywhere.
+The classes of :mod:`kinesis_ds.errors` are chosen here and nowhere else, so that "is it worth
+trying again?" has one answer everywhere.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
     if isinstance(exc, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
         return AccessError(
             f"No usable AWS credentials for {operation} on {target}: {exc}.",
-            "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role.",
+            "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a "
+            "profile, or a role.",
         )
     if isinstance(exc, NoRegionError):
         return OptionError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_right
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.decode import decode_records, sequence_numbers
@@ -24,6 +23,8 @@ from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_
 from kinesis_ds.position import After, Position, ShardEnd
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import pyarrow as pa
 
     from kinesis_ds.clock import Clock
@@ -150,8 +151,10 @@ class _Pages:
                 )
             except InvalidRequestError as exc:
                 raise DataLossError(
-                    f"{self._label}: Kinesis no longer knows the position {self.position} ({exc.message})",
-                    "Records may have expired before they were read. Start with a new checkpointLocation, or "
+                    f"{self._label}: Kinesis no longer knows the position {self.position} "
+                    f"({exc.message})",
+                    "Records may have expired before they were read. Start with a new "
+                    "checkpointLocation, or "
                     "remove the batch that cannot be read again.",
                 ) from exc
         answer = await self._connection.call(

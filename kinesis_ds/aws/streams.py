@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,8 @@ from kinesis_ds.options import StreamId
 from kinesis_ds.shards import Shard
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.clock import Clock
 
@@ -117,9 +118,11 @@ async def ensure_consumer(
             state = str(exc)
         if clock.monotonic() >= deadline:
             raise ConsumerError(
-                f"The consumer {consumer} of stream {info.name} was not ACTIVE within {timeout_s:g}s "
+                f"The consumer {consumer} of stream {info.name} was not ACTIVE within "
+                f"{timeout_s:g}s "
                 f"(last seen: {state}).",
-                "Look at the stream's consumers (at most 20 a stream), remove unused ones, or raise "
+                "Look at the stream's consumers (at most 20 a stream), remove unused ones, or "
+                "raise "
                 "registerConsumerTimeoutInterval.",
             )
         await asyncio.sleep(_CONSUMER_POLL_S)

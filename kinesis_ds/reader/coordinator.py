@@ -1,4 +1,6 @@
-"""The driver's side of the source: knows the positions, plans exact ranges, owns the embedded agent."""
+"""The driver's side of the source: knows the positions, plans exact ranges, owns the embedded
+agent.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,10 @@ _IDLE_CHECKPOINT_S = 600.0
 class Coordinator:
     """One source of one query. Called by one thread (PySpark's), closed by it.
 
-    The first offset of a new query only pins its start: positions and the consumer's name are in the
-    checkpoint before the consumer is registered or a record is read. From then on ``latest`` is what
+    The first offset of a new query only pins its start: positions and the consumer's name are in
+    the
+    checkpoint before the consumer is registered or a record is read. From then on ``latest`` is
+    what
     the agent has buffered, and nothing in it waits for data.
     """
 
@@ -58,7 +62,8 @@ class Coordinator:
         self._statistics_file: StatisticsFile | None = None
 
     def latest(self, start: Offset | None) -> Offset:
-        """Up to where a batch behind ``start`` can go; equal to ``start`` when there is nothing to do.
+        """Up to where a batch behind ``start`` can go; equal to ``start`` when there is nothing to
+        do.
 
         Raises:
             KinesisConnectorError: The stream, the consumer or a shard cannot be read.
@@ -72,7 +77,8 @@ class Coordinator:
             return self._pinned
         agent, discovery = self._open(base)
         self._raise_failure(agent, discovery)
-        # Spark asks for the next offset when the batch before it is done, and calls commit only once
+        # Spark asks for the next offset when the batch before it is done, and calls commit only
+        # once
         # there is a next batch. Waiting for commit would be a deadlock: a full buffer that holds a
         # finished batch can receive nothing, so there would never be a next one.
         agent.free(base.shards)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kinesis_ds.aws.streams import StreamInfo, consumer_is_active, describe_stream, list_shards
@@ -20,6 +19,8 @@ from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
 from kinesis_ds.shards import Shard, ShardMap, startable, vanished
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinesis_ds.agent.agent import ShardAgent
     from kinesis_ds.aws.connection import Connection
 
@@ -87,15 +88,19 @@ class Discovery:
                 raise
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
-        """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are there."""
+        """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are
+        there.
+        """
         info = self._info
         now = await describe_stream(connection, StreamId(arn=info.arn))
         if now.created_ms != info.created_ms:
             return recreated(info.name)
         if not await consumer_is_active(connection, info, self._consumer):
             return ConsumerError(
-                f"The consumer {self._consumer} of stream {info.name} was deregistered while the query was reading.",
-                "Restart the query: it registers the consumer again and goes on from its checkpoint.",
+                f"The consumer {self._consumer} of stream {info.name} was deregistered while the "
+                "query was reading.",
+                "Restart the query: it registers the consumer again and goes on from its "
+                "checkpoint.",
             )
         self.listed = await list_shards(connection, StreamId(arn=info.arn))
         return self._gone(shard_id) if shard_id not in self.listed else None
@@ -112,7 +117,8 @@ class Discovery:
     def _reconcile(self, agent: ShardAgent) -> None:
         available = agent.available()
         drained = self._tombstones | {s for s, p in available.items() if isinstance(p, ShardEnd)}
-        # A shard that is being read tells by itself: by its end, or by what its subscription is told.
+        # A shard that is being read tells by itself: by its end, or by what its subscription is
+        # told.
         for shard_id in vanished(self.listed, self._positions.keys() - available.keys(), drained):
             self._on_vanished(shard_id)
         for shard_id in available:
@@ -140,7 +146,8 @@ class Discovery:
         return DataLossError(
             f"Shard {shard_id} of stream {self._info.name} is in the checkpoint "
             f"({self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
-            "Its unread records have expired. Set failOnDataLoss=false to go on without them, or start with a "
+            "Its unread records have expired. Set failOnDataLoss=false to go on without them, or "
+            "start with a "
             "new checkpointLocation.",
         )
 

@@ -1,10 +1,11 @@
-"""The read task: a closed range from the agent, or, where that fails, the same range from Kinesis."""
+"""The read task: a closed range from the agent, or, where that fails, the same range from
+Kinesis.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.client import stream_range
@@ -16,6 +17,8 @@ from kinesis_ds.position import After, Position
 from kinesis_ds.schema import to_source_batch
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     import pyarrow as pa
 
     from kinesis_ds.options import AwsOptions
@@ -55,7 +58,8 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
     if planned.records is not None and rows != planned.records:
         kind = InternalError if complete else DataLossError
         raise kind(
-            f"{planned.label}: ({planned.start}, {planned.end}] held {planned.records} records when it was "
+            f"{planned.label}: ({planned.start}, {planned.end}] held {planned.records} records "
+            "when it was "
             f"planned and {rows} now.",
             "Please report this." if complete else "Records may have expired in between.",
         )

@@ -112,7 +112,7 @@ def random_keys(seed: int | None = None) -> Callable[[], str]:
     Kinesis places a record by the MD5 of its key, so keys drawn at random fall on every hash range
     in proportion to its width, whatever the number of shards.
     """
-    bits = random.Random(seed).getrandbits  # noqa: S311 - placement, not secrecy
+    bits = random.Random(seed).getrandbits
     return lambda: f"{bits(64):016x}"
 
 
@@ -163,7 +163,7 @@ class Packer:
             if data is None:
                 raise self._refused("data is null", "Leave such rows out with a filter on data.")
             if isinstance(data, str):
-                data = data.encode()  # noqa: PLW2901 - the same value, as it travels
+                data = data.encode()  # noqa: PLW2901  # the same value, as it travels
             key = keys[i] if keys is not None else None
             if key is None:
                 key = self._make_key()

@@ -155,7 +155,7 @@ class SinkService:
             patience = _CHECK_TIMEOUT_S
             if isinstance(error, ThrottledError):
                 patience = max(patience, self._options.retry_timeout_s)
-            pause = random.uniform(0.1, min(5.0, 0.2 * 2 ** min(tries, 10)))  # noqa: S311
+            pause = random.uniform(0.1, min(5.0, 0.2 * 2 ** min(tries, 10)))
             if time.monotonic() + pause - started >= patience:
                 raise error
             await asyncio.sleep(pause)
@@ -250,7 +250,7 @@ REGISTRY = Registry()
 def _after_fork() -> None:
     # The threads did not come along, and the sockets belong to the parent. The old objects are kept
     # (closing an inherited event loop would disturb the parent's), never used.
-    global REGISTRY  # noqa: PLW0603 - one registry a process is the point
+    global REGISTRY  # noqa: PLW0603  # one registry a process is the point
     _inherited.append(REGISTRY)
     REGISTRY = Registry()
 
