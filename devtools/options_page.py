@@ -15,15 +15,16 @@ _HEAD = """\
 
 # Options
 
-Names have no case. An alias is another name of the same option; giving both with different values is
-an error, and so is a name that is not listed here. All problems are reported together, when the query
-is built (`load()` of a source, `start()` of a sink).
+Names have no case. An alias is another name of the same option; giving both with different values
+is an error, and so is a name that is not listed here. All problems are reported together, when the
+query is built (`load()` of a source, `start()` of a sink).
 
 `streamName` or `streamARN` is required. All others may be left out.
 
 * A size is a number of bytes, or a number with `kb`, `mb` or `gb`: `1mb` is 1,048,576 bytes.
 * A duration has its unit: `500ms`, `10s`, `5min`, `1h`, `1d`.
-* A time is ISO 8601 (`2026-11-20T12:00:00Z`; UTC where it names no zone) or seconds since the epoch.
+* A time is ISO 8601 (`2026-11-20T12:00:00Z`; UTC where it names no zone) or seconds since the
+  epoch.
 """
 
 

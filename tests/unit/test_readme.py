@@ -1,0 +1,42 @@
+"""The code that README shows is the code of the examples, which run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def region(example: str, name: str) -> str:
+    """What stands between the marks of a region in an example."""
+    text = (ROOT / "examples" / example).read_text()
+    start, end = f"# --8<-- [start:{name}]\n", f"# --8<-- [end:{name}]\n"
+    return text.partition(start)[2].partition(end)[0]
+
+
+def blocks() -> list[str]:
+    """README's Python code blocks, in order."""
+    return re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M)
+
+
+@pytest.mark.parametrize(
+    ("position", "example", "name", "most_lines"),
+    [(0, "read_to_console.py", "read", 12), (1, "write_events.py", "write", 7)],
+)
+def test_a_code_block_is_the_region_of_its_example(
+    position: int, example: str, name: str, most_lines: int
+) -> None:
+    """Copied by hand, compared here; and short enough for the first screen."""
+    code = region(example, name)
+
+    assert blocks()[position] == code
+    assert 0 < len(code.splitlines()) <= most_lines
+    compile(code, example, "exec")
+
+
+def test_there_is_no_other_python_in_the_readme() -> None:
+    """Code that nothing runs would rot."""
+    assert len(blocks()) == 2
