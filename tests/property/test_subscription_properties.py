@@ -97,15 +97,15 @@ class AnyRunner(RuleBasedStateMachine):
                 assert self.calling is None, "a call is under way"
                 assert self.streaming is None, "a connection is open"
                 assert generation > self.generation
-                assert self.now - self.last_open >= 1.0, "one call a second"
-                assert self.now - self.last_opened >= 5.0, "five seconds after a successful call"
+                assert self.now >= self.last_open + 1.0, "one call a second"
+                assert self.now >= self.last_opened + 5.0, "five seconds after a successful call"
                 assert position == self.machine.position
                 self.generation, self.calling, self.last_open = generation, generation, self.now
             case Close(generation):
                 assert generation == self.generation
                 self.calling = self.streaming = None
             case WakeAt(when):
-                assert self.now <= when <= self.now + 30.0
+                assert self.now <= when <= self.now + 30.001
                 self.wake = when
             case AwaitRoom():
                 self.awaiting_room = True
