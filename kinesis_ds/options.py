@@ -8,159 +8,19 @@ one. Secret values never appear in a message or a ``repr``.
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
+from kinesis_ds import option_values as kinds
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB, PUT_RECORDS_MAX_BYTES, PUT_RECORDS_MAX_RECORDS
-from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, TrimHorizon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kinesis_ds.option_values import InitialPosition
+
 Mode = Literal["read", "write"]
-
-
-@dataclass(frozen=True)
-class Latest:
-    """Start at what is written from now on. Resolved once, when the query first runs."""
-
-
-InitialPosition = Latest | TrimHorizon | AtTimestamp
-
-
-# --- parsers: text to value, or ValueError saying what was expected ---------------------------
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("a non-empty text")
-    return value.strip()
-
-
-def _stream_name(value: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", value.strip()):
-        raise ValueError("1 to 128 letters, digits, '_', '.' or '-'")
-    return value.strip()
-
-
-def _stream_arn(value: str) -> str:
-    if not re.fullmatch(
-        r"arn:[^:]+:kinesis:[^:]+:\d{12}:stream/[a-zA-Z0-9_.-]{1,128}", value.strip()
-    ):
-        raise ValueError("arn:<partition>:kinesis:<region>:<account>:stream/<name>")
-    return value.strip()
-
-
-def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#]+(:\d+)?/?", value.strip()):
-        raise ValueError("http://host[:port] or https://host[:port]")
-    return value.strip().rstrip("/")
-
-
-def _bool(value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return value.strip().lower() == "true"
-
-
-_DURATION = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], float]:
-    def parse(value: str) -> float:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", value.lower())
-        seconds = float(match[1]) * _DURATION[match[2]] if match else -1.0
-        if not at_least_s <= seconds <= at_most_s:
-            raise ValueError(
-                f"a duration with its unit (ms, s, min, h, d) from {at_least_s:g}s to "
-                f"{at_most_s:g}s"
-            )
-        return seconds
-
-    return parse
-
-
-# Above what anybody means; as a bound it is not worth a word in a message.
-_BOUNDLESS = 1 << 50
-
-
-def _size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
-    def parse(value: str) -> int:
-        match = re.fullmatch(r"\s*(\d{1,18})\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
-        unit = (match[2] or "b")[0] if match else "b"
-        size = int(match[1]) * 1024 ** "bkmg".index(unit) if match else -1
-        if not at_least <= size <= at_most:
-            bounds = _bounds(at_least, at_most, size, _shown_size)
-            raise ValueError(f"bytes, or a number with kb, mb or gb, {bounds}")
-        return size
-
-    return parse
-
-
-def _count(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
-    def parse(value: str) -> int:
-        count = int(value) if re.fullmatch(r"\s*\d{1,18}\s*", value) else -1
-        if not at_least <= count <= at_most:
-            raise ValueError(f"a whole number {_bounds(at_least, at_most, count, str)}")
-        return count
-
-    return parse
-
-
-def _bounds(low: int, high: int, given: int, shown: Callable[[int], str]) -> str:
-    if high == _BOUNDLESS and given <= high:
-        return f"at least {shown(low)}"
-    return f"from {shown(low)} to {shown(high)}"
-
-
-def _shown_size(size: int) -> str:
-    for power, unit in ((5, "PiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if size >= 1024**power and size % 1024**power == 0:
-            return f"{size // 1024**power} {unit}"
-    return f"{size} bytes"
-
-
-def _initial_position(value: str) -> InitialPosition:
-    text = value.strip()
-    lowered = text.lower()
-    if lowered == "latest":
-        return Latest()
-    if lowered in ("trim_horizon", "earliest"):
-        return TRIM_HORIZON
-    if lowered.startswith("at_timestamp"):
-        stamp = text[len("at_timestamp") :].lstrip(" :=")
-        return AtTimestamp(_timestamp_ms(stamp))
-    raise ValueError("latest, trim_horizon, earliest, or at_timestamp <ISO 8601 or epoch seconds>")
-
-
-def _timestamp_ms(stamp: str) -> int:
-    """ISO 8601 with a zone (none means UTC), or seconds since the epoch, to milliseconds."""
-    if re.fullmatch(r"\d{9,10}(\.\d+)?", stamp):
-        return round(float(stamp) * 1000)
-    try:
-        parsed = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", stamp))
-    except ValueError:
-        raise ValueError(
-            "at_timestamp and an ISO 8601 time (2026-11-20T12:00:00Z) or seconds since the epoch"
-        ) from None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=timezone.utc)
-    ms = round(parsed.timestamp() * 1000)
-    if ms < 0:
-        raise ValueError("a time since 1970")
-    return ms
-
-
-def _transport(value: str) -> str:
-    if value.strip().lower() not in ("auto", "http1"):
-        raise ValueError("auto or http1 (http2 is not in this version)")
-    return "http1"
-
-
-# --- the table --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -180,56 +40,56 @@ _READ: frozenset[Mode] = frozenset({"read"})
 _WRITE: frozenset[Mode] = frozenset({"write"})
 
 OPTIONS: tuple[Option, ...] = (
-    Option("streamName", _stream_name, "Name of the stream.", aliases=("kinesis.streamName",)),
+    Option("streamName", kinds.stream_name, "Name of the stream.", aliases=("kinesis.streamName",)),
     Option(
         "streamARN",
-        _stream_arn,
+        kinds.stream_arn,
         "ARN of the stream, instead of its name.",
         aliases=("kinesis.streamARN",),
     ),
     Option(
         "region",
-        _text,
+        kinds.text,
         "AWS region; by default that of the environment.",
         aliases=("kinesis.region",),
     ),
     Option(
         "endpoint",
-        _url,
+        kinds.url,
         "Endpoint of Kinesis, for a local server or a VPC endpoint.",
         aliases=("endpointUrl", "kinesis.endpointUrl"),
     ),
     Option(
         "awsAccessKey",
-        _text,
+        kinds.text,
         "Access key id; by default the AWS credential chain is used.",
         aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"),
         secret=True,
     ),
     Option(
         "awsSecretKey",
-        _text,
+        kinds.text,
         "Secret key of `awsAccessKey`.",
         aliases=("kinesis.awsSecretKey",),
         secret=True,
     ),
     Option(
         "sessionToken",
-        _text,
+        kinds.text,
         "Session token of `awsAccessKey`.",
         aliases=("kinesis.sessionToken",),
         secret=True,
     ),
     Option(
         "transport",
-        _transport,
+        kinds.transport,
         "How subscriptions travel. This version knows `http1`.",
         default="auto",
         modes=_READ,
     ),
     Option(
         "initialPosition",
-        _initial_position,
+        kinds.initial_position,
         "Where a new query starts: `latest`, `trim_horizon` (`earliest`), or `at_timestamp` with "
         "an ISO 8601 "
         "time or epoch seconds. A query with a checkpoint goes on from there.",
@@ -239,7 +99,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "consumerName",
-        _stream_name,
+        kinds.stream_name,
         "Name of the enhanced fan-out consumer, registered when missing. By default each query "
         "makes up a name "
         "and keeps it in its checkpoint.",
@@ -248,21 +108,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "registerConsumerTimeoutInterval",
-        _duration(1, 3600),
+        kinds.duration(1, 3600),
         "How long to wait for the consumer to become ACTIVE.",
         default="300s",
         modes=_READ,
     ),
     Option(
         "requireConsumerDeregistration",
-        _bool,
+        kinds.boolean,
         "Deregister the consumer when the query stops. Idle consumers are billed by AWS.",
         default="false",
         modes=_READ,
     ),
     Option(
         "failOnDataLoss",
-        _bool,
+        kinds.boolean,
         "Fail when Kinesis says that records the checkpoint needs are gone. With `false`, warn "
         "and go on at the "
         "oldest record.",
@@ -272,14 +132,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fetchBufferSize",
-        _size(1 * MIB),
+        kinds.size(1 * MIB),
         "Hard bound, in bytes, of everything received and not yet committed.",
         default="256mb",
         modes=_READ,
     ),
     Option(
         "shardFetchInterval",
-        _duration(1, 3600),
+        kinds.duration(1, 3600),
         "How often the list of shards is refreshed.",
         default="10s",
         aliases=("kinesis.describeShardInterval",),
@@ -287,7 +147,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "subscriptionIdleTimeout",
-        _duration(1, 3600),
+        kinds.duration(1, 3600),
         "A subscription whose buffer has been full this long is given back and opened again when "
         "there is room.",
         default="30s",
@@ -295,7 +155,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "agentHost",
-        _text,
+        kinds.text,
         "Address of the driver on which the shard agent listens, and which read tasks connect to. "
         "With the "
         "default only tasks on the driver's machine reach it; others read their ranges from "
@@ -305,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxInFlightRecords",
-        _count(1),
+        kinds.count(1),
         "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when "
         "it is reached.",
         default="10000",
@@ -313,42 +173,42 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxInFlightBytes",
-        _size(1 * MIB),
+        kinds.size(1 * MIB),
         "The same bound in bytes (data and partition keys).",
         default="32mb",
         modes=_WRITE,
     ),
     Option(
         "maxInFlightRequests",
-        _count(1, 1000),
+        kinds.count(1, 1000),
         "PutRecords requests under way at once, per task.",
         default="16",
         modes=_WRITE,
     ),
     Option(
         "batchMaxRecords",
-        _count(1, PUT_RECORDS_MAX_RECORDS),
+        kinds.count(1, PUT_RECORDS_MAX_RECORDS),
         "Records in one PutRecords request, at most.",
         default=str(PUT_RECORDS_MAX_RECORDS),
         modes=_WRITE,
     ),
     Option(
         "batchMaxBytes",
-        _size(1024, PUT_RECORDS_MAX_BYTES),
+        kinds.size(1024, PUT_RECORDS_MAX_BYTES),
         "Bytes in one PutRecords request, at most, partition keys included.",
         default="5mb",
         modes=_WRITE,
     ),
     Option(
         "retryTimeout",
-        _duration(1, 3600),
+        kinds.duration(1, 3600),
         "How long one record is retried before its task fails.",
         default="120s",
         modes=_WRITE,
     ),
     Option(
         "diagnosticsDirectory",
-        _text,
+        kinds.text,
         "A local directory into which counters are written once a second, as JSON.",
     ),
 )

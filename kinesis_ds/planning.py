@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_ds.options import InitialPosition, Latest
+from kinesis_ds.option_values import InitialPosition, Latest
 from kinesis_ds.position import (
     SHARD_END,
     TRIM_HORIZON,

@@ -17,6 +17,7 @@ PURE = [
     "offsets",
     "shards",
     "planning",
+    "option_values",
     "options",
     "limits",
     "errors",

@@ -9,10 +9,10 @@ import pytest
 
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB
+from kinesis_ds.option_values import Latest
 from kinesis_ds.options import (
     OPTIONS,
     AwsOptions,
-    Latest,
     Option,
     ReadOptions,
     StreamId,

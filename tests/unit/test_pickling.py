@@ -16,7 +16,8 @@ from kinesis_ds.agent.buffer import PoolStatistics
 from kinesis_ds.agent.frames import Message
 from kinesis_ds.agent.server import AgentAddress
 from kinesis_ds.offsets import InitialOffset, SourceOffset, StreamOffset
-from kinesis_ds.options import Latest, StreamId, parse_read_options, parse_write_options
+from kinesis_ds.option_values import Latest
+from kinesis_ds.options import StreamId, parse_read_options, parse_write_options
 from kinesis_ds.planning import ShardRange
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
 from kinesis_ds.reader.partition import PlannedRange, RangePartition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_ds.offsets import StreamOffset
-from kinesis_ds.options import InitialPosition, Latest
+from kinesis_ds.option_values import InitialPosition, Latest
 from kinesis_ds.planning import ShardRange, advance, first_positions, has_news, pin_now_ms, ranges
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from tests.support.builders import listing, shard
