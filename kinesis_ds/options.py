@@ -116,7 +116,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "requireConsumerDeregistration",
         kinds.boolean,
-        "Deregister the consumer when the query stops. Idle consumers are billed by AWS.",
+        "Deregister the consumer when the source is stopped. Without effect so far: Spark ends the "
+        "source's process without stopping it.",
         default="false",
         modes=_READ,
     ),
