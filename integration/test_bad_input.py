@@ -86,9 +86,20 @@ def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path
     """Reading a stream that is not there."""
     text = read_error(spark, tmp_path, streamName="no-such-stream", endpoint=endpoint)
     assert "KINESIS_STREAM_NOT_FOUND" in text
-    assert "no-such-stream" in text
+    assert f"no stream no-such-stream in region us-east-1 at endpoint {endpoint}" in text
     assert "Check the name, the region, the account and the endpoint" in text
     assert frames(text) < 12, text
+
+
+@pytest.mark.timeout(600)
+def test_a_wrong_region_is_named(
+    spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """The stream exists, elsewhere."""
+    stream = make_stream()
+    text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint, region="eu-west-1")
+    assert "KINESIS_STREAM_NOT_FOUND" in text
+    assert f"no stream {stream} in region eu-west-1" in text
 
 
 @pytest.mark.timeout(600)

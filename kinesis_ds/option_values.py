@@ -43,7 +43,7 @@ def stream_arn(value: str) -> str:
 
 
 def url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#]+(:\d+)?/?", value.strip()):
+    if not re.fullmatch(r"https?://[^\s/?#@]+(:\d+)?/?", value.strip()):
         raise ValueError("http://host[:port] or https://host[:port]")
     return value.strip().rstrip("/")
 

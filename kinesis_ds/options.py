@@ -359,7 +359,8 @@ def _parse(raw: Mapping[str, str], mode: Mode) -> tuple[dict[str, Any], list[str
             try:
                 values[option.key] = option.parse(chosen)
             except ValueError as exc:
-                shown = "(hidden)" if option.secret else repr(chosen)
+                # A password in an endpoint is refused, and not shown either.
+                shown = "(hidden)" if option.secret or "@" in chosen else repr(chosen)
                 problems.append(f"{option.key} is {shown}, expected {exc}")
     problems += _contradictions(given)
     return values, problems

@@ -43,6 +43,7 @@ from kinesis_ds.aws.records import shard_is_drained
 from kinesis_ds.errors import (
     InternalError,
     KinesisConnectorError,
+    ProtocolError,
     ResourceInUseError,
     StreamNotFoundError,
     TransientError,
@@ -250,6 +251,7 @@ class SubscriptionRunner:
 
     async def _carry(self, generation: int, stream: EventStream) -> None:
         parser = MessageParser()
+        began = False
         room = 0
         alarm = _SilenceAlarm(stream.abort, self.context.silence_s)
         try:
@@ -261,6 +263,7 @@ class SubscriptionRunner:
                     break
                 parser.feed(chunk)
                 while (size := parser.next_size()) is not None:
+                    began = True
                     room = room or await self._room_for(generation, size)
                     message = parser.take()
                     if message is None:
@@ -278,6 +281,11 @@ class SubscriptionRunner:
             alarm.close()
             if room:
                 self._pool.change(self.context.shard_id, -room, 0)
+        if parser.pending and not began:
+            raise ProtocolError(
+                f"What came from {self.context.label} ended with {parser.pending} bytes that begin "
+                "no event. Is the endpoint a Kinesis endpoint?"
+            )
         if parser.pending:
             raise TransientError(
                 f"The event stream of {self.context.label} was cut inside an event."

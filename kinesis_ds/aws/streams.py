@@ -55,7 +55,16 @@ async def describe_stream(connection: Connection, stream: StreamId) -> StreamInf
     Raises:
         StreamNotFoundError: There is none, or it is being deleted.
     """
-    answer = await _control(connection.client.describe_stream_summary, stream, **stream.request())
+    try:
+        answer = await _control(
+            connection.client.describe_stream_summary, stream, **stream.request()
+        )
+    except StreamNotFoundError as exc:
+        raise StreamNotFoundError(
+            f"There is no stream {stream.label} in region {connection.client.meta.region_name} at "
+            f"{connection.endpoint_label}.",
+            exc.remedy,
+        ) from exc
     summary = answer["StreamDescriptionSummary"]
     if summary["StreamStatus"] == "DELETING":
         raise StreamNotFoundError(f"The stream {stream.label} is being deleted.")

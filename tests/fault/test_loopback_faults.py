@@ -211,14 +211,21 @@ def test_damage_every_time_is_given_up(server: LoopbackServer, agent: Agent) -> 
     assert len(server.calls) == 5
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"message": "subscribe is not supported here"}', "not an event stream"),
+        (b"{}", "ended with 2 bytes that begin no event"),
+    ],
+)
 def test_a_body_that_is_no_event_stream_is_given_up_and_told(
-    server: LoopbackServer, agent: Agent
+    server: LoopbackServer, agent: Agent, body: bytes, said: str
 ) -> None:
     """An endpoint that answers 200 with something else is no Kinesis (F47)."""
-    server.play("a", *[Play(b'{"message": "subscribe is not supported here"}')] * 6)
+    server.play("a", *[Play(body)] * 6)
     agent.assign(shard("a"))
 
-    assert "not an event stream" in str(agent.failure())
+    assert said in str(agent.failure())
     assert len(server.calls) == 5
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kinesis_ds.aws.streams import StreamInfo
 from kinesis_ds.offsets import StreamOffset
-from kinesis_ds.options import Latest
+from kinesis_ds.option_values import Latest
 from kinesis_ds.planning import advance, first_positions, ranges
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position, ShardEnd
 from kinesis_ds.reader.discovery import Discovery

@@ -461,3 +461,10 @@ def test_secrets_are_in_no_repr(parse: Any) -> None:
     assert SECRET not in str(options.aws)
     assert options.aws.secret_key == SECRET
     assert "region='eu'" in repr(options)
+
+
+def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
+    """Credentials go into options of their own."""
+    said = refusal({"streamName": "s", "endpoint": "http://me:Hush@h:1"})
+    assert "http://host[:port]" in said
+    assert "Hush" not in said

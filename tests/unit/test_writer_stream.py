@@ -426,11 +426,18 @@ def test_counters_go_to_a_file_when_asked_for(server: Server, tmp_path: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "error"),
-    [("ResourceNotFoundException", StreamNotFoundError), ("AccessDeniedException", AccessError)],
+    ("code", "error", "said"),
+    [
+        (
+            "ResourceNotFoundException",
+            StreamNotFoundError,
+            r"There is no stream s in region us-east-1 at endpoint http://127\.0\.0\.1",
+        ),
+        ("AccessDeniedException", AccessError, "DescribeStreamSummary for stream s"),
+    ],
 )
 def test_a_stream_that_cannot_be_used_is_one_error_at_once(
-    server: Server, code: str, error: type[Exception]
+    server: Server, code: str, error: type[Exception], said: str
 ) -> None:
     """It is not retried, names the stream, and takes no row."""
     server.refuse = {"DescribeStreamSummary": code}
@@ -440,7 +447,7 @@ def test_a_stream_that_cannot_be_used_is_one_error_at_once(
         pytest.fail("a row was taken")
         yield
 
-    with pytest.raises(error, match=r"DescribeStreamSummary for stream s"):
+    with pytest.raises(error, match=said):
         writer(server).write(never())
 
     assert time.monotonic() - started < SOON / 2
