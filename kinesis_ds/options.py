@@ -116,8 +116,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "requireConsumerDeregistration",
         kinds.boolean,
-        "Deregister the consumer when the source is stopped. Without effect so far: Spark ends the "
-        "source's process without stopping it.",
+        "Deregister the consumer when the query is stopped (not when it is killed). Idle consumers are "
+        "billed by AWS.",
         default="false",
         modes=_READ,
     ),

@@ -73,6 +73,9 @@ class NetworkLoop:
             raise TransientError(
                 f"{what} took longer than {timeout_s:g}s.", "Is the endpoint reachable from here?"
             ) from None
+        except BaseException:
+            future.cancel()  # the caller was told to leave: what it waited for must not go on
+            raise
 
     def post(self, callback: Any, *args: Any) -> None:
         """Call something on the loop soon; from any thread, never blocking."""

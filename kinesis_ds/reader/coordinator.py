@@ -140,10 +140,12 @@ class Coordinator:
         if self._agent is not None:
             self._agent.close()
         if self._network is not None:
-            if self._options.deregister and self._agent is not None and self._info is not None:
+            # Known since before it is registered: a query may be stopped in between.
+            if self._options.deregister and self._info is not None:
                 self._deregister(self._network, self._info)
             self._network.close()
         self._agent = self._network = self._discovery = self._statistics_file = None
+        self._info = None
 
     # --- opening --------------------------------------------------------------------------------
 

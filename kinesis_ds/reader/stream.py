@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,4 +89,25 @@ class KinesisStreamReader(DataSourceStreamReader):
     def _running(self) -> Coordinator:
         if self._coordinator is None:
             self._coordinator = Coordinator(self._options)
+            _stop_on_sigterm()
         return self._coordinator
+
+
+def _stop_on_sigterm() -> None:
+    """Let this process end in good order when Spark ends it.
+
+    ``query.stop()`` sends SIGTERM to the source's process, whose default is to die at once, so that
+    PySpark never comes to call ``stop()``. As an exception in its main thread the signal unwinds
+    PySpark's loop, and the ``finally`` there stops the reader. A second signal changes nothing.
+    Whoever has installed a handler of his own keeps it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def leave(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, leave)

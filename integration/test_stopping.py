@@ -1,0 +1,80 @@
+"""What a stopped query leaves behind: its consumer where wanted, and no process, never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from devtools.waiting import wait_until
+from integration.conftest import MakeStream
+
+
+@pytest.fixture(scope="module")
+def spark(dummy_credentials: None) -> Iterator[SparkSession]:
+    """One session for these tests."""
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("deregister", [True, False])
+def test_only_an_explicit_stop_with_the_option_deregisters_the_consumer(
+    spark: SparkSession,
+    endpoint: str,
+    kinesis: Any,
+    make_stream: MakeStream,
+    tmp_path: Path,
+    deregister: bool,
+) -> None:
+    """Spark ends the source's process with SIGTERM; it cleans up before it goes."""
+    stream = make_stream()
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    query = (
+        spark.readStream.format("kinesis")
+        .options(
+            streamName=stream,
+            endpoint=endpoint,
+            consumerName="kept-or-not",
+            requireConsumerDeregistration=str(deregister).lower(),
+        )
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+
+    def consumers() -> list[str]:
+        found = kinesis.list_stream_consumers(StreamARN=summary["StreamARN"])["Consumers"]
+        return [c["ConsumerName"] for c in found if c["ConsumerStatus"] == "ACTIVE"]
+
+    try:
+        wait_until(consumers, what="the consumer is registered", within_s=300)
+    finally:
+        query.stop()
+    wait_until(lambda: not _source_processes(), what="the source's process is gone", within_s=120)
+    assert query.exception() is None
+    assert consumers() == ([] if deregister else ["kept-or-not"])
+
+
+def _source_processes() -> list[int]:
+    """Reader processes of Spark below this one."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any("python_streaming_source_runner" in part for part in process.cmdline()):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
