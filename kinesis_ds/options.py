@@ -116,8 +116,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "requireConsumerDeregistration",
         kinds.boolean,
-        "Deregister the consumer when the query is stopped (not when it is killed). Idle consumers are "
-        "billed by AWS.",
+        "Deregister the consumer when the query is stopped (not when it is killed). Idle consumers "
+        "are billed by AWS.",
         default="false",
         modes=_READ,
     ),
