@@ -142,6 +142,12 @@ def _timestamp_ms(stamp: str) -> int:
     return ms
 
 
+def consumer_mode(value: str) -> str:
+    if value.strip().lower() not in ("efo", "subscribetoshard"):
+        raise ValueError("efo (polling is not in this version)")
+    return "efo"
+
+
 def transport(value: str) -> str:
     if value.strip().lower() not in ("auto", "http1"):
         raise ValueError("auto or http1 (http2 is not in this version)")

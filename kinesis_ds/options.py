@@ -81,6 +81,14 @@ OPTIONS: tuple[Option, ...] = (
         secret=True,
     ),
     Option(
+        "consumerMode",
+        kinds.consumer_mode,
+        "How the source reads. This version knows `efo`, enhanced fan-out.",
+        default="efo",
+        aliases=("kinesis.consumerType",),
+        modes=_READ,
+    ),
+    Option(
         "transport",
         kinds.transport,
         "How subscriptions travel. This version knows `http1`.",

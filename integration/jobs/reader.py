@@ -23,8 +23,8 @@ def main() -> None:
     """Run until killed or stopped. Keys of the argument:
 
     out, checkpoint: folders. options: of the source. hang_at: the batch id at which to hang for
-    ever
-    after its file is written, before Spark commits it. gate: a file; while it exists, batches wait.
+    ever after its file is written, before Spark commits it. gate: a file; while it exists, batches
+    wait.
     """
     job: dict[str, Any] = json.loads(sys.argv[1])
     out = Path(job["out"])

@@ -86,8 +86,7 @@ class BufferPool:
         it is.
 
         Each shard has at most one request waiting. ``granted`` must not block. A shard that was
-        closed
-        is never given any.
+        closed is never given any.
         """
         with self._lock:
             if shard not in self._used:
@@ -279,6 +278,8 @@ class ShardBuffer:
                 rows += chunk.records.batch.num_rows
             self._start = position
         self._pool.change(self.shard, -nbytes, -rows)
+        if isinstance(position, ShardEnd):
+            self._pool.close(self.shard)  # nothing will come: its share goes to the others
 
     def close(self) -> None:
         """Drop everything."""

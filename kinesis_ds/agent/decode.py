@@ -80,8 +80,7 @@ def decode_records(items: list[dict[str, Any]], position: Position) -> Records |
     """Records as JSON objects to Arrow, those at or before ``position`` dropped.
 
     ``AFTER`` drops what a repeated or careless server sends again. ``AT_TIMESTAMP`` drops the
-    leading
-    records that arrived earlier: some servers round the time down to a whole second.
+    leading records that arrived earlier: some servers round the time down to a whole second.
 
     Raises:
         ProtocolError: A record is malformed or out of order.

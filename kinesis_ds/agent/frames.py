@@ -87,8 +87,7 @@ class MessageParser:
     """Cuts a byte stream into messages.
 
     Feed it chunks; ask :meth:`next_size` how large the message under way is, and :meth:`take` for
-    it
-    once all of it has come.
+    it once all of it has come.
     """
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:

@@ -1,8 +1,7 @@
 """Per-shard executors: one serial lane a shard, all lanes on a few shared threads.
 
 Work of a lane runs in the order it was given, never two pieces at once. A lane gives its thread
-back
-after each piece, so a busy shard cannot starve another. A lane is not bounded here: what is
+back after each piece, so a busy shard cannot starve another. A lane is not bounded here: what is
 submitted has been paid for in the buffer pool first.
 """
 

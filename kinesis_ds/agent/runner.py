@@ -382,8 +382,7 @@ class SubscriptionRunner:
 
         A continuation is taken only when it can be resumed from: some servers send "0" before the
         first record. While everything that arrives is older than the wanted time, the position
-        stays
-        that time, so that a range read again from Kinesis drops the same records.
+        stays that time, so that a range read again from Kinesis drops the same records.
         """
         current = self._received
         last = After(records.batch.column(2)[-1].as_py()) if records is not None else None

@@ -21,11 +21,10 @@ States and the stimuli that leave them::
 
 Rules kept here, all of the service's (see ``limits``): one call a second; five seconds after a
 successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful
-owner
-must get in soon), and inside the stream it means that somebody else's call succeeded just now. A
-generation number is given to each Open, and whatever comes from an older one is
-dropped and counted. Back-off is forgotten on progress only, not on a successful call: a stream that
-opens and closes without an event must not be hammered.
+owner must get in soon), and inside the stream it means that somebody else's call succeeded just
+now. A generation number is given to each Open, and whatever comes from an older one is dropped and
+counted. Back-off is forgotten on progress only, not on a successful call: a stream that opens and
+closes without an event must not be hammered.
 """
 
 from __future__ import annotations

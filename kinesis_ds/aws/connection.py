@@ -3,8 +3,8 @@ data.
 
 Control calls and PutRecords go through aiobotocore's client. SubscribeToShard and GetRecords are
 signed with botocore's public signer and sent with aiohttp, because botocore's event parser costs
-ten
-times more than the decoding itself; what comes back is bytes, decoded by :mod:`kinesis_ds.agent`.
+ten times more than the decoding itself; what comes back is bytes, decoded by
+:mod:`kinesis_ds.agent`.
 """
 
 from __future__ import annotations

@@ -41,10 +41,8 @@ class Coordinator:
     """One source of one query. Called by one thread (PySpark's), closed by it.
 
     The first offset of a new query only pins its start: positions and the consumer's name are in
-    the
-    checkpoint before the consumer is registered or a record is read. From then on ``latest`` is
-    what
-    the agent has buffered, and nothing in it waits for data.
+    the checkpoint before the consumer is registered or a record is read. From then on ``latest`` is
+    what the agent has buffered, and nothing in it waits for data.
     """
 
     def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
@@ -78,9 +76,8 @@ class Coordinator:
         agent, discovery = self._open(base)
         self._raise_failure(agent, discovery)
         # Spark asks for the next offset when the batch before it is done, and calls commit only
-        # once
-        # there is a next batch. Waiting for commit would be a deadlock: a full buffer that holds a
-        # finished batch can receive nothing, so there would never be a next one.
+        # once there is a next batch. Waiting for commit would be a deadlock: a full buffer that
+        # holds a finished batch can receive nothing, so there would never be a next one.
         agent.free(base.shards)
         following = advance(base, agent.available(), discovery.listed)
         now = self._clock.monotonic()

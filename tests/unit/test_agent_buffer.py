@@ -379,6 +379,21 @@ def test_free_at_the_end_of_the_shard_drops_all() -> None:
     assert held(buffer, After("40"), SHARD_END) is None
 
 
+def test_a_shard_freed_at_its_end_gives_its_share_to_the_others() -> None:
+    """After many reshards the shards that are read have the whole bound between them."""
+    pool = BufferPool(1000)
+    ended = ShardBuffer("ended", TRIM_HORIZON, pool)
+    for name in ("a", "b", "c"):
+        pool.open(name)
+    pool.request("a", 600, lambda: None)
+    assert not pool.request("b", 160, lambda: None)  # its share is 125, and the loans are taken
+    pool.withdraw("b")
+    ended.end()
+    ended.free(SHARD_END)
+
+    assert pool.request("b", 160, lambda: None)
+
+
 def test_what_was_read_survives_being_freed() -> None:
     """A task that still streams a range is not disturbed by a commit."""
     buffer = filled()

@@ -106,6 +106,7 @@ VALUES = {
     "awsSecretKey": "secret",
     "sessionToken": "token",
     "initialPosition": "trim_horizon",
+    "consumerMode": "efo",
     "consumerName": "app",
     "failOnDataLoss": "false",
     "shardFetchInterval": "30s",
@@ -468,3 +469,11 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
     said = refusal({"streamName": "s", "endpoint": "http://me:Hush@h:1"})
     assert "http://host[:port]" in said
     assert "Hush" not in said
+
+
+@pytest.mark.parametrize("key", ["consumerMode", "kinesis.consumerType"])
+def test_the_consumer_modes_of_other_connectors(key: str) -> None:
+    """Enhanced fan-out is accepted by either of its names; polling is refused with a reason."""
+    assert read(**{key: "SubscribeToShard"}) == read(**{key: "efo"}) == read()
+    said = refusal({"streamName": "s", key: "polling"})
+    assert "consumerMode is 'polling', expected efo (polling is not in this version)" in said
