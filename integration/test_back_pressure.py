@@ -66,7 +66,6 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
         full = job.wait_for(
             lambda: s if (s := job.statistics())["pool"]["waiting"] and _parked(s) else None,
             "a full buffer and subscriptions given back",
-            60,
         )
         peak = max(peak, process.memory_info().rss)
         held = full["pool"]["used_bytes"]

@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SUBSCRIBE_TIMEOUT_S = 60.0
-# Room asked for before a parked shard subscribes again, so that it does not park at once.
-_ROOM_TO_RESUME = 512 * 1024
 
 
 @dataclass
@@ -130,6 +128,9 @@ class SubscriptionRunner:
         # nothing more may be used, because one of its events could not be.
         self._received: Position = machine.position
         self._spoilt = 0
+        # Size of the message there was no room for. Less room than that would not help: the
+        # subscription would be opened, find the same message, and be given back again.
+        self._starved_for = 0
 
     def start(self) -> None:
         self.tell(Tick())
@@ -201,11 +202,13 @@ class SubscriptionRunner:
     def _await_room(self) -> None:
         shard = self.context.shard_id
 
+        needed = self._starved_for
+
         def resume() -> None:
-            self._pool.change(shard, -_ROOM_TO_RESUME, 0)
+            self._pool.change(shard, -needed, 0)
             self.tell(RoomAgain())
 
-        if self._pool.request(shard, _ROOM_TO_RESUME, lambda: self._network.post(resume)):
+        if self._pool.request(shard, needed, lambda: self._network.post(resume)):
             resume()
 
     # --- one connection -------------------------------------------------------------------------
@@ -321,6 +324,7 @@ class SubscriptionRunner:
             return size
         self._pool.withdraw(shard)
         granted.cancel()
+        self._starved_for = size
         self.tell(Starved(generation))  # cancels this task, and asks for room in its own name
         await asyncio.sleep(0)
         raise TransientError(f"{self.context.label} was given back")

@@ -477,6 +477,25 @@ def test_a_starved_subscription_is_given_back_and_resumed(server: LoopbackServer
     assert server.positions("a") == ["TRIM_HORIZON", f"AFTER_SEQUENCE_NUMBER:{held[-1]}"]
 
 
+def test_a_starved_subscription_waits_for_room_for_its_message(server: LoopbackServer) -> None:
+    """With less room than that it would be opened and given back again and again."""
+    big = 1_000_000
+    agent = Agent(server.url, buffer_bytes=2 * MIB, idle_timeout_s=0.1)
+    server.play("a", Play(START, one(1, big), one(2, big), FOREVER))
+    server.play("a", Play(START, one(2, big), FOREVER))
+    agent.assign(shard("a"))
+
+    def parked_for_room() -> bool:
+        return agent.state() == "parked" and agent.agent.statistics()["pool"]["waiting"] == 1
+
+    eventually(parked_for_room, "the subscription is given back and waits for room")
+    agent.agent.free({"a": After("1")})
+    eventually(lambda: agent.read(start=After("1")) == [2], "the second record")
+    agent.close()
+
+    assert server.positions("a") == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER:1"]
+
+
 def test_one_event_larger_than_the_buffer_gets_through(server: LoopbackServer) -> None:
     """A bound below the size of one event delays it, and does not stop its shard for ever."""
     agent = Agent(server.url, buffer_bytes=1 * MIB)
