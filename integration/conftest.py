@@ -9,14 +9,20 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
 from devtools.server import REGION, Server
 from integration.streams import client_of, stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql.streaming import StreamingQuery
 
 MakeStream = Callable[..., str]
 
@@ -59,6 +65,32 @@ def dummy_credentials() -> Iterator[None]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield
+
+
+@pytest.fixture(scope="module")
+def spark(dummy_credentials: None) -> Iterator[SparkSession]:
+    """A session for tests whose queries run in this process, one for each file of them."""
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def read_into_nothing(spark: SparkSession, checkpoint: Path, **options: str) -> StreamingQuery:
+    """Start a query that reads a stream and keeps nothing."""
+    return (
+        spark.readStream.format("kinesis")
+        .options(**options)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
 
 
 @pytest.fixture(scope="session")

@@ -118,10 +118,6 @@ class Account:
     replayed: int
     mismatches: list[str]
 
-    @property
-    def distinct(self) -> int:
-        return len({data for _, _, data in self.records})
-
     def lost(self, written: set[str]) -> set[str]:
         return written - {data for _, _, data in self.records}
 

@@ -8,45 +8,26 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from devtools.waiting import wait_until
-from integration.conftest import MakeStream
+from integration.conftest import MakeStream, read_into_nothing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 # Long enough for a slow machine, far from a hang.
 WITHIN_S = 180
 
 
-@pytest.fixture(scope="module")
-def spark(dummy_credentials: None) -> Iterator[SparkSession]:
-    """One session for all of these: every query here fails early."""
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-
-
 def read_error(spark: SparkSession, checkpoint: Path, **options: str) -> str:
     """The text of the error that a reading query ends with."""
     with pytest.raises(Exception) as caught:
-        query = (
-            spark.readStream.format("kinesis")
-            .options(**options)
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .start()
-        )
+        query = read_into_nothing(spark, checkpoint, **options)
         try:
             if not query.awaitTermination(WITHIN_S):
                 pytest.fail(f"no error within {WITHIN_S} s")
@@ -254,14 +235,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused(
 
 def _pin(spark: SparkSession, checkpoint: Path, **options: str) -> None:
     """Run a query until its start is in the checkpoint."""
-    query = (
-        spark.readStream.format("kinesis")
-        .options(**options)
-        .load()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
+    query = read_into_nothing(spark, checkpoint, **options)
     try:
         wait_until(
             lambda: (checkpoint / "commits" / "0").exists() or query.exception(),

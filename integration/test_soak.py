@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from integration.conftest import MakeStream
 from integration.reading import ReaderJob, account
+from kinesis_ds.limits import SUBSCRIPTION_LIFETIME_S
 
-# The server ends a subscription after five minutes, as AWS does.
-LIFETIME_S = 300
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.soak
@@ -41,7 +41,7 @@ def test_subscriptions_are_renewed_at_their_five_minute_end(
         )
 
     with ReaderJob(tmp_path, options) as job:
-        job.wait_for(renewed, "every subscription renewed", LIFETIME_S + 90)
+        job.wait_for(renewed, "every subscription renewed", SUBSCRIPTION_LIFETIME_S + 90)
         job.wait_for(lambda: len(account(job.out).records) >= len(written), "all records", 300)
         shards = job.statistics()["shards"].values()
         assert all(s["errors"] == {} for s in shards)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from devtools.waiting import wait_until
-from integration.conftest import MakeStream
+from integration.conftest import MakeStream, read_into_nothing
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@pytest.fixture(scope="module")
-def spark(dummy_credentials: None) -> Iterator[SparkSession]:
-    """One session for these tests."""
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.timeout(600)
@@ -41,18 +29,13 @@ def test_only_an_explicit_stop_with_the_option_deregisters_the_consumer(
     """Spark ends the source's process with SIGTERM; it cleans up before it goes."""
     stream = make_stream()
     summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    query = (
-        spark.readStream.format("kinesis")
-        .options(
-            streamName=stream,
-            endpoint=endpoint,
-            consumerName="kept-or-not",
-            requireConsumerDeregistration=str(deregister).lower(),
-        )
-        .load()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path))
-        .start()
+    query = read_into_nothing(
+        spark,
+        tmp_path,
+        streamName=stream,
+        endpoint=endpoint,
+        consumerName="kept-or-not",
+        requireConsumerDeregistration=str(deregister).lower(),
     )
 
     def consumers() -> list[str]:

@@ -16,7 +16,7 @@ from kinesis_ds.errors import (
 )
 from kinesis_ds.options import StreamId
 from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
-from kinesis_ds.shards import Shard, ShardMap, startable, vanished
+from kinesis_ds.shards import ShardMap, startable, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,6 @@ class Discovery:
         self._fail_on_data_loss = fail_on_data_loss
         self._positions = dict(positions)
         self._tombstones = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
-        self._lost: set[str] = set()
         self._poke = asyncio.Event()
 
     def poke(self) -> None:
@@ -125,17 +124,10 @@ class Discovery:
             if shard_id in self.listed and self.listed[shard_id].closed:
                 agent.mark_closed(shard_id)
         tracked = set(available) | self._tombstones
-        for shard in self._ready(tracked, drained):
+        for shard in startable(self.listed, tracked, drained):
             agent.assign(shard, self._positions.get(shard.shard_id, TRIM_HORIZON))
 
-    def _ready(self, tracked: set[str], drained: set[str]) -> list[Shard]:
-        # A shard of the checkpoint that waits for its parents counts as not drained.
-        return startable(self.listed, tracked, drained)
-
     def _on_vanished(self, shard_id: str) -> None:
-        if shard_id in self._lost:
-            return
-        self._lost.add(shard_id)
         error = self._gone(shard_id)
         if self._fail_on_data_loss:
             raise error
@@ -147,8 +139,7 @@ class Discovery:
             f"Shard {shard_id} of stream {self._info.name} is in the checkpoint "
             f"({self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
             "Its unread records have expired. Set failOnDataLoss=false to go on without them, or "
-            "start with a "
-            "new checkpointLocation.",
+            "start with a new checkpointLocation.",
         )
 
 
