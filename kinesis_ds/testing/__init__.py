@@ -1,0 +1,1 @@
+"""A double of Amazon Kinesis for tests, with its rules, its limits and its faults."""

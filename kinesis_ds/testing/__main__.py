@@ -1,0 +1,88 @@
+"""``python -m kinesis_ds.testing``: a Kinesis on 127.0.0.1 until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from kinesis_ds.testing.clock import ScaledClock
+from kinesis_ds.testing.faults import load_faults
+from kinesis_ds.testing.server import KinesisServer
+from kinesis_ds.testing.settings import Settings
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m kinesis_ds.testing",
+        description="A Kinesis on 127.0.0.1 with the service's rules and limits. Its records are "
+        "kept in memory and gone with it.",
+    )
+    parser.add_argument("--port", type=int, default=4568, help="of HTTP/1.1 (default: %(default)s)")
+    parser.add_argument("--tls", action="store_true", help="also HTTP/2 and HTTP/1.1 with TLS")
+    parser.add_argument(
+        "--stream",
+        action="append",
+        default=[],
+        metavar="NAME[:SHARDS]",
+        help="create this stream; may be given several times",
+    )
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=1.0,
+        help="let its time pass so many times as fast (60: subscriptions end after 5 s)",
+    )
+    parser.add_argument("--no-limits", action="store_true", help="no rates and sizes are limited")
+    parser.add_argument(
+        "--faults", type=Path, metavar="FILE", help="JSON list of what is to go wrong"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = _arguments()
+    faults = load_faults(arguments.faults.read_bytes()) if arguments.faults else []
+    settings = Settings(enforce_limits=not arguments.no_limits)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        server = KinesisServer(
+            settings,
+            clock=ScaledClock(arguments.speed),
+            faults=faults,
+            port=arguments.port,
+            tls=arguments.tls,
+        ).start()
+    except OSError as exc:
+        sys.stderr.write(f"port {arguments.port} cannot be had: {exc}\n")
+        return 1
+    with server:
+        _say(f"Kinesis at {server.endpoint} (region {settings.region}; any credentials)")
+        if arguments.tls:
+            _say(f"       and {server.tls_endpoint} (AWS_CA_BUNDLE={server.ca_file})")
+        for wanted in arguments.stream:
+            name, _, shards = wanted.partition(":")
+            server.create_stream(name, int(shards or 1))
+            _say(f"stream {name}: {len(server.open_shards(name))} shards")
+        _say("Ctrl-C ends it.")
+        stop.wait()
+        _say("")
+        for (operation, outcome), count in sorted(
+            Counter((call.target.operation, call.outcome) for call in server.calls).items()
+        ):
+            _say(f"{count:8d}  {operation}  {outcome}")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

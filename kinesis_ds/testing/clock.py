@@ -1,0 +1,151 @@
+"""Clocks of the double: the machine's, one that runs faster, and one that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ServerClock(Protocol):
+    """A :class:`kinesis_ds.clock.Clock` on which a server can wait."""
+
+    def monotonic(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+    def delay_until(self, when: float) -> float | None:
+        """Real seconds until the wall clock shows ``when``; None when somebody has to move it."""
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Call ``moved`` whenever the clock jumps, on whatever thread; returns what ends that."""
+
+
+class ScaledClock:
+    """Time that passes ``speed`` times as fast as on the machine: 1 is the machine's own.
+
+    At 60, a subscription's five minutes are over in five seconds.
+    """
+
+    def __init__(self, speed: float = 1.0) -> None:
+        if speed <= 0:
+            raise ValueError(f"time cannot pass {speed} times as fast")
+        self.speed = speed
+        self._wall = time.time()
+        self._began = time.monotonic()
+
+    def monotonic(self) -> float:
+        return (time.monotonic() - self._began) * self.speed
+
+    def wall(self) -> float:
+        return self._wall + self.monotonic()
+
+    def delay_until(self, when: float) -> float:
+        return max(0.0, when - self.wall()) / self.speed
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        del moved  # this clock never jumps
+        return lambda: None
+
+
+class ManualClock:
+    """Time that stands still until :meth:`advance`. Thread-safe.
+
+    What waits for a time inside the double is woken when that time is reached.
+    """
+
+    def __init__(self, wall: float = 1_700_000_000.0) -> None:
+        self._began = wall
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._watchers: list[Callable[[], None]] = []
+
+    def monotonic(self) -> float:
+        return self._wall - self._began
+
+    def wall(self) -> float:
+        return self._wall
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        if seconds < 0:
+            raise ValueError("time does not go back")
+        with self._lock:
+            self._wall += seconds
+            watchers = tuple(self._watchers)
+        for moved in watchers:
+            moved()
+
+    def delay_until(self, when: float) -> float | None:
+        return 0.0 if when <= self._wall else None
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        with self._lock:
+            self._watchers.append(moved)
+
+        def forget() -> None:
+            with self._lock:
+                self._watchers.remove(moved)
+
+        return forget
+
+
+class Changes:
+    """Lets tasks of one loop wait for a time of the clock, or for something to change.
+
+    A change before the wait counts: take :meth:`ticket` first, then look, then wait.
+    """
+
+    def __init__(self, clock: ServerClock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._versions: dict[object, int] = {}
+        self._waiting: dict[object, set[asyncio.Future[None]]] = {}
+        self._forget = clock.watch(lambda: self._loop.call_soon_threadsafe(self.tell_all))
+
+    def close(self) -> None:
+        self._forget()
+
+    def tell(self, key: object) -> None:
+        """Something about ``key`` has changed. On the loop."""
+        self._versions[key] = self._versions.get(key, 0) + 1
+        for future in self._waiting.pop(key, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def tell_all(self) -> None:
+        """Anything may have changed. On the loop."""
+        for key in tuple(self._waiting):
+            self.tell(key)
+
+    def ticket(self, key: object) -> int:
+        """What to give to :meth:`wait`, taken before looking."""
+        return self._versions.get(key, 0)
+
+    async def wait(self, key: object, ticket: int, until: float | None = None) -> None:
+        """Return when ``key`` has changed since the ticket, or the clock shows ``until``."""
+        if self.ticket(key) != ticket:
+            return
+        delay = None if until is None else self._clock.delay_until(until)
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiting.setdefault(key, set())
+        waiting.add(future)
+        try:
+            await asyncio.wait({future}, timeout=delay)
+        finally:
+            waiting.discard(future)
+            if not waiting and self._waiting.get(key) is waiting:
+                del self._waiting[key]
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much of the clock's time pass."""
+        when = self._clock.wall() + seconds
+        key = object()
+        while (delay := self._clock.delay_until(when)) != 0.0:
+            ticket = self.ticket(key)
+            await self.wait(key, ticket, when if delay is not None else None)
+        self._versions.pop(key, None)

@@ -1,0 +1,283 @@
+"""From a request to its answer: the model, with the faults around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Mapping
+from email.utils import formatdate
+from typing import Any
+
+import orjson
+
+from kinesis_ds.testing.account import Account
+from kinesis_ds.testing.clock import Changes, ServerClock
+from kinesis_ds.testing.errors import ServiceError
+from kinesis_ds.testing.event_stream import EventStreamWriter, TakenOver
+from kinesis_ds.testing.faults import (
+    AnswerWith,
+    CallAction,
+    Delay,
+    Disconnect,
+    FailRecords,
+    FaultScript,
+    MiscountResults,
+    NoAnswer,
+    Refuse,
+    StreamFaults,
+    Target,
+)
+from kinesis_ds.testing.http import Reply, Request
+from kinesis_ds.testing.journal import Call, Journal
+from kinesis_ds.testing.replay import Replay
+
+logger = logging.getLogger(__name__)
+
+_JSON = "application/x-amz-json-1.1"
+_PREFIX = "Kinesis_20131202."
+_QUIET = ("Describe", "List", "Get")
+
+
+class Endpoint:
+    """Answers requests. Everything runs on one loop, which owns the account.
+
+    Attributes:
+        crashes: Exceptions of the double itself; a test that caused one proves nothing.
+    """
+
+    def __init__(self, account: Account, clock: ServerClock, changes: Changes) -> None:
+        self.account = account
+        self.script = FaultScript()
+        self.journal = Journal()
+        self.replays: dict[tuple[str, str], Replay] = {}
+        self.crashes: list[Exception] = []
+        self._clock = clock
+        self._changes = changes
+
+    async def handle(self, request: Request, reply: Reply) -> None:
+        """Answer one request."""
+        try:
+            await self._handle(request, reply)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as exc:
+            logger.exception("the double failed")
+            self.crashes.append(exc)
+            reply.tear()
+
+    async def _handle(self, request: Request, reply: Reply) -> None:
+        try:
+            operation, members = _parse(request)
+        except ServiceError as exc:
+            await self._refuse(reply, exc)
+            return
+        target = self._target(operation, members)
+        actions, in_stream = self.script.on_call(target, self._clock.wall())
+        outcome = "+".join(type(a).__name__ for a in actions)
+        try:
+            outcome = await self._act(target, members, actions, in_stream, reply)
+        except ServiceError as exc:
+            self._note(target, members, exc.code)
+            await self._refuse(reply, exc)
+        else:
+            if outcome:
+                self._note(target, members, outcome)
+
+    async def _act(
+        self,
+        target: Target,
+        members: dict[str, Any],
+        actions: list[CallAction],
+        in_stream: StreamFaults,
+        reply: Reply,
+    ) -> str:
+        """Answer the call; returns how it went, empty when that was noted already."""
+        afterwards: list[CallAction] = []
+        for action in actions:
+            match action:
+                case Refuse():
+                    raise ServiceError(action.code, action.message, action.status)
+                case AnswerWith():
+                    await _answer(reply, action.status, action.body, action.content_type)
+                    return "AnswerWith"
+                case NoAnswer(performed=False):
+                    self._note(target, members, "NoAnswer")
+                    await asyncio.get_running_loop().create_future()
+                case Disconnect(performed=False):
+                    reply.tear()
+                    return "Disconnect"
+                case Delay(performed=False):
+                    await self._changes.sleep(action.seconds)
+                case _:
+                    afterwards.append(action)
+        if target.operation == "SubscribeToShard":
+            await self._subscribe(target, members, afterwards, in_stream, reply)
+            return ""
+        answer = self._perform(target, members, afterwards)
+        for action in afterwards:
+            match action:
+                case NoAnswer():
+                    self._note(target, members, "NoAnswer")
+                    await asyncio.get_running_loop().create_future()
+                case Disconnect():
+                    reply.tear()
+                    return "Disconnect"
+                case Delay():
+                    await self._changes.sleep(action.seconds)
+        self._note(target, members, "+".join(type(a).__name__ for a in afterwards) or "ok")
+        await _answer(reply, 200, orjson.dumps(answer), _JSON)
+        return ""
+
+    def _perform(
+        self, target: Target, members: dict[str, Any], actions: list[CallAction]
+    ) -> dict[str, Any]:
+        refused: dict[int, FailRecords] = {}
+        entries = members.get("Records")
+        if isinstance(entries, list):
+            for action in actions:
+                if isinstance(action, FailRecords):
+                    refused |= dict.fromkeys(action.strikes(len(entries)), action)
+        if refused:
+            answer = self._put_the_rest(members, entries or [], refused)
+        else:
+            answer = self.account.call(target.operation, members, self._clock.wall())
+        for action in actions:
+            if isinstance(action, MiscountResults):
+                results = answer["Records"]
+                answer["Records"] = (results + results[:1] * max(0, action.by))[
+                    : len(results) + action.by
+                ]
+        self._tell(target, answer)
+        return answer
+
+    def _put_the_rest(
+        self, members: dict[str, Any], entries: list[Any], refused: Mapping[int, FailRecords]
+    ) -> dict[str, Any]:
+        kept = [entry for i, entry in enumerate(entries) if i not in refused]
+        answer: dict[str, Any] = {"FailedRecordCount": 0, "Records": []}
+        if kept:
+            answer = self.account.call(
+                "PutRecords", {**members, "Records": kept}, self._clock.wall()
+            )
+        results = iter(answer["Records"])
+        return {
+            **answer,
+            "FailedRecordCount": answer["FailedRecordCount"] + len(refused),
+            "Records": [
+                {"ErrorCode": refused[i].code, "ErrorMessage": refused[i].message}
+                if i in refused
+                else next(results)
+                for i in range(len(entries))
+            ],
+        }
+
+    def _tell(self, target: Target, answer: Mapping[str, Any]) -> None:
+        if target.operation in ("PutRecord", "PutRecords"):
+            for result in answer.get("Records", [answer]):
+                if "ShardId" in result:
+                    self._changes.tell((target.stream, result["ShardId"]))
+        elif not target.operation.startswith(_QUIET):
+            self._changes.tell_all()
+
+    async def _subscribe(
+        self,
+        target: Target,
+        members: dict[str, Any],
+        afterwards: list[CallAction],
+        in_stream: StreamFaults,
+        reply: Reply,
+    ) -> None:
+        subscription = self.account.subscribe(members, self._clock.wall())
+        self._note(target, members, "+".join(type(a).__name__ for a in afterwards) or "ok")
+        key = (subscription.stream_name, subscription.shard_id)
+        self._changes.tell(key)  # whoever held the shard has been taken over
+        try:
+            for action in afterwards:
+                match action:
+                    case NoAnswer():
+                        await asyncio.get_running_loop().create_future()
+                    case Disconnect():
+                        reply.tear()
+                        return
+                    case Delay():
+                        await self._changes.sleep(action.seconds)
+            await reply.start(
+                200,
+                {
+                    "Content-Type": "application/vnd.amazon.eventstream",
+                    "x-amzn-RequestId": str(uuid.uuid4()),
+                    "Date": formatdate(usegmt=True),
+                },
+            )
+            writer = EventStreamWriter(
+                reply, subscription, in_stream, self._clock, self._changes, self.replays.get(key)
+            )
+            with contextlib.suppress(TakenOver):
+                await writer.run(members["StartingPosition"])
+        finally:
+            subscription.close()
+            self._changes.tell(key)
+
+    def _target(self, operation: str, members: Mapping[str, Any]) -> Target:
+        stream, shard = members.get("StreamName"), members.get("ShardId")
+        consumer = members.get("ConsumerName")
+        for arn in (members.get("StreamARN"), members.get("ConsumerARN")):
+            if isinstance(arn, str) and ":stream/" in arn:
+                stream, _, rest = arn.partition(":stream/")[2].partition("/consumer/")
+                consumer = rest.partition(":")[0] or consumer
+        if operation == "GetRecords":
+            stream, shard = self.account.place_of_iterator(members.get("ShardIterator"))
+        return Target(operation, _text(stream), _text(shard), _text(consumer))
+
+    def _note(self, target: Target, members: Mapping[str, Any], outcome: str) -> None:
+        entries = members.get("Records")
+        records = len(entries) if isinstance(entries, list) else int("Data" in members)
+        kept = {k: v for k, v in members.items() if k not in ("Records", "Data")}
+        self.journal.add(Call(target, kept, records, self._clock.wall(), outcome))
+
+    async def _refuse(self, reply: Reply, error: ServiceError) -> None:
+        body = orjson.dumps({"__type": error.code, "message": error.message})
+        await _answer(reply, error.status, body, _JSON)
+
+
+async def _answer(reply: Reply, status: int, body: bytes, content_type: str) -> None:
+    await reply.start(
+        status,
+        {
+            "Content-Type": content_type,
+            "Content-Length": str(len(body)),
+            "x-amzn-RequestId": str(uuid.uuid4()),
+            "Date": formatdate(usegmt=True),
+        },
+    )
+    await reply.write(body)
+    await reply.end()
+
+
+def _parse(request: Request) -> tuple[str, dict[str, Any]]:
+    """Operation and members of a request.
+
+    Raises:
+        ServiceError: It is none.
+    """
+    operation = request.headers.get("x-amz-target", "")
+    if not operation.startswith(_PREFIX):
+        raise ServiceError("UnknownOperationException", "The X-Amz-Target header names no call.")
+    if not request.headers.get("authorization", "").startswith("AWS4-HMAC-SHA256 "):
+        # Signatures are accepted, not checked; a request without one would be refused by AWS.
+        raise ServiceError("MissingAuthenticationTokenException", "Missing Authentication Token")
+    if not request.headers.get("content-type", "").startswith("application/x-amz-json-1."):
+        raise ServiceError("SerializationException", "Only JSON 1.1 is spoken here.")
+    try:
+        members = orjson.loads(request.body or b"{}")
+    except orjson.JSONDecodeError:
+        raise ServiceError("SerializationException", "The body is not JSON.") from None
+    if not isinstance(members, dict):
+        raise ServiceError("SerializationException", "The body is no JSON object.")
+    return operation.removeprefix(_PREFIX), members
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

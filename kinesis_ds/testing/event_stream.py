@@ -1,0 +1,187 @@
+"""One subscription on its connection: what the model says, frame by frame, with its faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kinesis_ds.testing import frames
+from kinesis_ds.testing.faults import (
+    Alter,
+    CloseStream,
+    Corrupt,
+    Cut,
+    OutliveTakeover,
+    Pause,
+    Raise,
+    Repeat,
+    SendBytes,
+    Stall,
+    StreamAction,
+    StreamFaults,
+    Trickle,
+)
+from kinesis_ds.testing.subscription import End, Send, Subscription, Wait
+from kinesis_ds.testing.subscription import Raise as RaiseStep
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.clock import Changes, ServerClock
+    from kinesis_ds.testing.http import Reply
+    from kinesis_ds.testing.replay import Replay
+
+
+class TakenOver(Exception):  # noqa: N818  # what happened, not an error of anybody
+    """Another subscription has taken over while this one's client did not read."""
+
+
+class EventStreamWriter:
+    """Sends a subscription's events until it is over, by the model or by a fault."""
+
+    def __init__(
+        self,
+        reply: Reply,
+        subscription: Subscription,
+        faults: StreamFaults,
+        clock: ServerClock,
+        changes: Changes,
+        replay: Replay | None,
+    ) -> None:
+        self._reply = reply
+        self._subscription = subscription
+        self._faults = faults
+        self._clock = clock
+        self._changes = changes
+        self._replay = replay
+        self._key = (subscription.stream_name, subscription.shard_id)
+        self._piece = 0
+        self._outlive = 0
+
+    async def run(self, position: Mapping[str, Any]) -> None:
+        """Send until the end.
+
+        Raises:
+            TakenOver: The connection was torn, since its client no longer reads.
+        """
+        if not await self._event(0, frames.initial_message(), None):
+            return
+        if self._replay is not None:
+            for chunk in self._replay.chunks_from(position):
+                await self._write(chunk)
+            while True:
+                await self._changes.sleep(self._replay.heartbeat_s)
+                await self._write(self._replay.heartbeat())
+        number = 0
+        last = b""
+        while True:
+            ticket = self._changes.ticket(self._key)
+            step = self._subscription.next(self._clock.wall())
+            match step:
+                case Wait():
+                    await self._changes.wait(self._key, ticket, step.until)
+                case Send():
+                    number += 1
+                    last = step.payload
+                    if not await self._event(number, frames.event_message(last), last):
+                        return
+                case RaiseStep() if self._subscription.superseded and self._outlive and last:
+                    self._outlive -= 1
+                    await self._write(frames.event_message(last))
+                case RaiseStep():
+                    await self._write(frames.exception_message(step.code, step.message))
+                    await self._reply.end()
+                    return
+                case End():
+                    await self._reply.end()
+                    return
+
+    async def _event(self, number: int, frame: bytes, payload: bytes | None) -> bool:
+        """Send one event with what happens to it; whether the stream goes on."""
+        copies = 1
+        for action in self._faults.at_event(number, self._clock.wall()):
+            match action:
+                case Repeat():
+                    copies += action.times
+                case Alter() if payload is not None:
+                    payload = _altered(payload, action)
+                    frame = frames.event_message(payload)
+                case Corrupt():
+                    damaged = bytearray(frame)
+                    damaged[action.byte] ^= 0xFF
+                    frame = bytes(damaged)
+                case _:
+                    if not await self._act(action, frame):
+                        return False
+        for _ in range(copies):
+            await self._write(frame)
+        return True
+
+    async def _act(self, action: StreamAction, frame: bytes) -> bool:
+        """What happens before or instead of a frame; whether it is still to be sent."""
+        match action:
+            case Stall():
+                await self._until_gone()
+            case Pause():
+                await self._changes.sleep(action.seconds)
+            case SendBytes():
+                await self._write(action.data)
+            case Trickle():
+                self._piece = action.size
+            case OutliveTakeover():
+                self._outlive = action.events
+            case CloseStream():
+                await self._reply.end()
+                return False
+            case Cut():
+                await self._write(frame[: action.byte])
+                if action.properly:
+                    await self._reply.end()
+                else:
+                    self._reply.tear()
+                return False
+            case Raise():
+                await self._write(frames.exception_message(action.code, action.message))
+                await self._reply.end()
+                return False
+        return True
+
+    async def _write(self, data: bytes) -> None:
+        if not self._piece:
+            await self._write_whole(data)
+            return
+        for at in range(0, len(data), self._piece):
+            await self._write_whole(data[at : at + self._piece])
+
+    async def _write_whole(self, data: bytes) -> None:
+        """Write; a client that does not read is cut off once another has taken over."""
+        if not data:
+            return
+        writing = asyncio.ensure_future(self._reply.write(data))
+        try:
+            while not writing.done():
+                ticket = self._changes.ticket(self._key)
+                if self._subscription.superseded and not self._outlive:
+                    self._reply.tear()
+                    raise TakenOver
+                waiting = asyncio.ensure_future(self._changes.wait(self._key, ticket))
+                try:
+                    await asyncio.wait({writing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()
+            writing.result()
+        finally:
+            writing.cancel()
+
+    async def _until_gone(self) -> None:
+        """Hold the connection until its client leaves, which cancels this."""
+        await asyncio.get_running_loop().create_future()
+
+
+def _altered(payload: bytes, change: Alter) -> bytes:
+    event = orjson.loads(payload)
+    event.update(change.put)
+    for name in change.drop:
+        event.pop(name, None)
+    return orjson.dumps(event)

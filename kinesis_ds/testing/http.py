@@ -1,0 +1,93 @@
+"""One request and the way to answer it, whichever version of HTTP carries them.
+
+HTTP/1.1 is aiohttp's low-level server. :mod:`kinesis_ds.testing.http2` is HTTP/2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiohttp import web
+
+from kinesis_ds.limits import MIB
+
+# The largest PutRecords is 10 MiB before base64.
+MAX_BODY_BYTES = 16 * MIB
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request, read to its end. Header names are in lower case."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    http_version: str
+
+
+class Reply(Protocol):
+    """The answer to one request. ConnectionError from any method: the client has gone.
+
+    Its handler is cancelled when the client goes.
+    """
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None: ...
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the body; waits while the client does not take it."""
+
+    async def end(self) -> None:
+        """End the body properly."""
+
+    def tear(self) -> None:
+        """Break off: what was written still arrives, and no end."""
+
+
+Handler = Callable[[Request, Reply], Awaitable[None]]
+
+
+class _Http1Reply:
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self.response: web.StreamResponse | None = None
+        self.torn = False
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(status=status, headers=headers)
+        if "Content-Length" not in headers:
+            self.response.enable_chunked_encoding()
+        await self.response.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        assert self.response is not None
+        await self.response.write(data)
+
+    async def end(self) -> None:
+        assert self.response is not None
+        await self.response.write_eof()
+
+    def tear(self) -> None:
+        self.torn = True
+        if self._request.transport is not None:
+            self._request.transport.close()
+
+
+def http1_protocol(handler: Handler) -> web.Server:
+    """A factory of protocols for ``loop.create_server``. Call on the loop."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.content.read()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        reply = _Http1Reply(request)
+        with contextlib.suppress(ConnectionError):
+            await handler(Request(headers, body, "1.1"), reply)
+        if reply.response is None or reply.torn:
+            # Nothing may follow on this connection; an answer of aiohttp's own least of all.
+            reply.tear()
+            raise asyncio.CancelledError
+        return reply.response
+
+    return web.Server(handle, handler_cancellation=True, access_log=None, lingering_time=0)

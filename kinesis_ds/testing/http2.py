@@ -1,0 +1,203 @@
+"""HTTP/2 on asyncio: one connection, many streams, each with the window its client grants it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+
+from kinesis_ds.testing.http import MAX_BODY_BYTES, Request
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.http import Handler
+
+# Sending is held up while this much waits in the transport.
+_HIGH_WATER = 256 * 1024
+
+
+class _Stream:
+    """A request under way, and the way to answer it: a :class:`~.http.Reply`."""
+
+    def __init__(self, connection: Http2Protocol, stream_id: int, headers: dict[str, str]) -> None:
+        self.headers = headers
+        self.body = bytearray()
+        self.task: asyncio.Task[None] | None = None
+        self.room = asyncio.Event()
+        self._connection = connection
+        self._id = stream_id
+        self._gone = False
+
+    def close(self) -> None:
+        """The client has reset the stream, or its connection is lost."""
+        self._gone = True
+        self.room.set()
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        self._check()
+        pairs = [(":status", str(status)), *((k.lower(), v) for k, v in headers.items())]
+        with self._closed_is_gone():
+            self._connection.h2.send_headers(self._id, pairs)
+        self._connection.flush()
+
+    async def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._check()
+            with self._closed_is_gone():
+                size = min(
+                    self._connection.h2.local_flow_control_window(self._id),
+                    self._connection.h2.max_outbound_frame_size,
+                    len(view),
+                )
+                if size > 0:
+                    self._connection.h2.send_data(self._id, view[:size].tobytes())
+            if size <= 0:
+                self.room.clear()
+                await self.room.wait()
+                continue
+            view = view[size:]
+            self._connection.flush()
+            await self._connection.drained()
+
+    async def end(self) -> None:
+        self._check()
+        with self._closed_is_gone():
+            self._connection.h2.end_stream(self._id)
+        self._connection.flush()
+
+    def tear(self) -> None:
+        with contextlib.suppress(h2.exceptions.ProtocolError):
+            self._connection.h2.reset_stream(self._id, h2.errors.ErrorCodes.INTERNAL_ERROR)
+        self._connection.flush()
+
+    def _check(self) -> None:
+        if self._gone:
+            raise ConnectionResetError("the client has gone")
+
+    @contextlib.contextmanager
+    def _closed_is_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except h2.exceptions.ProtocolError as exc:
+            self._gone = True
+            raise ConnectionResetError("the stream is closed") from exc
+
+
+class Http2Protocol(asyncio.Protocol):
+    """One connection.
+
+    Args:
+        handler: Answers each request, in a task of its own.
+        connected: Where the connection counts itself while it is open.
+    """
+
+    def __init__(self, handler: Handler, connected: set[Http2Protocol]) -> None:
+        self.h2 = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        )
+        self._handler = handler
+        self._connected = connected
+        self._streams: dict[int, _Stream] = {}
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(_HIGH_WATER)
+        self._connected.add(self)
+        self.h2.initiate_connection()
+        # Bodies of PutRecords reach 14 MB: the window is not what tests are about.
+        self.h2.increment_flow_control_window(2**24)
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._connected.discard(self)
+        self._writable.set()
+        for stream in tuple(self._streams.values()):
+            stream.close()
+            if stream.task is not None:
+                stream.task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def drained(self) -> None:
+        """Wait while the socket takes no more."""
+        await self._writable.wait()
+        if self._transport is None:
+            raise ConnectionResetError("the connection is lost")
+
+    def flush(self) -> None:
+        if self._transport is not None and (data := self.h2.data_to_send()):
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Say GOAWAY and close."""
+        if self._transport is not None:
+            with contextlib.suppress(h2.exceptions.ProtocolError):
+                self.h2.close_connection()
+            self.flush()
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            events = self.h2.receive_data(data)
+        except h2.exceptions.ProtocolError:
+            self.close()
+            return
+        for event in events:
+            self._take(event)
+        self.flush()
+
+    def _take(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.RequestReceived():
+                headers = {str(k).lower(): str(v) for k, v in event.headers}
+                self._streams[event.stream_id] = _Stream(self, event.stream_id, headers)
+            case h2.events.DataReceived():
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                stream = self._streams.get(event.stream_id)
+                if stream is not None:
+                    stream.body += event.data
+                    if len(stream.body) > MAX_BODY_BYTES:
+                        stream.tear()
+                        self._end(event.stream_id)
+            case h2.events.StreamEnded():
+                stream = self._streams.get(event.stream_id)
+                if stream is not None:
+                    stream.task = asyncio.get_running_loop().create_task(
+                        self._answer(event.stream_id, stream)
+                    )
+            case h2.events.StreamReset():
+                self._end(event.stream_id)
+            case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
+                for stream in self._streams.values():
+                    stream.room.set()
+            case h2.events.ConnectionTerminated():
+                self.close()
+
+    def _end(self, stream_id: int) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None:
+            stream.close()
+            if stream.task is not None:
+                stream.task.cancel()
+
+    async def _answer(self, stream_id: int, stream: _Stream) -> None:
+        try:
+            with contextlib.suppress(ConnectionError):
+                await self._handler(Request(stream.headers, bytes(stream.body), "2"), stream)
+        finally:
+            self._streams.pop(stream_id, None)

@@ -1,0 +1,59 @@
+"""What was asked of the double, call by call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kinesis_ds.testing.faults import Target
+
+_KEPT = 100_000
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it was received.
+
+    Attributes:
+        target: Operation, and the stream, shard and consumer it is about.
+        request: Its members; of PutRecords without the records.
+        records: How many records a PutRecord or PutRecords brought.
+        at: The double's wall clock, seconds since the epoch.
+        outcome: ``ok``, or an error code, or the name of the fault that struck.
+    """
+
+    target: Target
+    request: Mapping[str, Any]
+    records: int
+    at: float
+    outcome: str
+
+
+class Journal:
+    """The last 100,000 calls, oldest first. Written by the server's loop, read by anyone."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Call] = deque(maxlen=_KEPT)
+
+    def add(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def calls(
+        self, operation: str | None = None, shard: str | None = None, stream: str | None = None
+    ) -> list[Call]:
+        """Those of one operation, shard or stream, or all."""
+        return [
+            call
+            for call in tuple(self._calls)
+            if operation in (None, call.target.operation)
+            and shard in (None, call.target.shard)
+            and stream in (None, call.target.stream)
+        ]
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(tuple(self._calls))
+
+    def __len__(self) -> int:
+        return len(self._calls)

@@ -1,0 +1,145 @@
+"""The records of one shard, in order, each already in the form in which it is sent. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+import pybase64
+
+# Forgotten records at the front of the lists are cut off when they are this many and more than half.
+_CUT_AT = 1024
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """One record as the service keeps it."""
+
+    shard_id: str
+    sequence_number: int
+    partition_key: str | None
+    explicit_hash_key: str | None
+    arrived: float
+    base64: str = field(repr=False)
+
+    @property
+    def data(self) -> bytes:
+        return pybase64.b64decode(self.base64)
+
+
+class RecordLog:
+    """Appended to at the end, forgotten from the front; found by number or time, by bisection.
+
+    A place in the log is a count of all records ever appended, so it stays valid when records are
+    forgotten.
+
+    Attributes:
+        forgotten: Number of the last record that was forgotten, 0 if none was.
+    """
+
+    def __init__(self) -> None:
+        self.forgotten = 0
+        self._cut = 0  # records that are no longer in the lists
+        self._head = 0  # of those in the lists, how many at the front are forgotten
+        self._bytes_cut = 0
+        self._numbers: list[int] = []
+        self._arrivals: list[int] = []
+        self._bytes: list[int] = []  # all up to and with this record
+        self._jsons: list[bytes] = []
+        self._explicit: dict[int, str] = {}
+
+    @property
+    def start(self) -> int:
+        """Place of the oldest record."""
+        return self._cut + self._head
+
+    @property
+    def stop(self) -> int:
+        """Place after the newest record."""
+        return self._cut + len(self._numbers)
+
+    def append(
+        self, number: int, arrived_ms: int, size: int, json: bytes, explicit: str | None
+    ) -> None:
+        self._numbers.append(number)
+        self._arrivals.append(arrived_ms)
+        self._bytes.append((self._bytes[-1] if self._bytes else self._bytes_cut) + size)
+        self._jsons.append(json)
+        if explicit is not None:
+            self._explicit[number] = explicit
+
+    @property
+    def last_arrival_ms(self) -> int:
+        return self._arrivals[-1] if self._arrivals else 0
+
+    def number(self, place: int) -> int:
+        return self._numbers[place - self._cut]
+
+    def arrived_ms(self, place: int) -> int:
+        return self._arrivals[place - self._cut]
+
+    def after(self, number: int) -> int:
+        """Place of the first record above this number."""
+        return self._cut + bisect_right(self._numbers, number, self._head)
+
+    def since(self, time_ms: int) -> int:
+        """Place of the first record that arrived then or later."""
+        return self._cut + bisect_left(self._arrivals, time_ms, self._head)
+
+    def fitting(self, place: int, max_records: int, max_bytes: int) -> int:
+        """Place after the records that fit; at least one, if there is one."""
+        at = place - self._cut
+        if at >= len(self._numbers):
+            return place
+        limit = (self._bytes[at - 1] if at else self._bytes_cut) + max_bytes
+        high = min(len(self._numbers), at + max_records)
+        return self._cut + max(at + 1, bisect_right(self._bytes, limit, at, high))
+
+    def size(self, place: int, stop: int) -> int:
+        """Bytes of data and keys."""
+        if stop <= place:
+            return 0
+        at = place - self._cut
+        before = self._bytes[at - 1] if at else self._bytes_cut
+        return self._bytes[stop - 1 - self._cut] - before
+
+    def json(self, place: int, stop: int) -> bytes:
+        """A JSON array of the records."""
+        return b"[%b]" % b",".join(self._jsons[place - self._cut : stop - self._cut])
+
+    def expire(self, before_ms: int) -> None:
+        """Forget what arrived before this time."""
+        if self._head < len(self._arrivals) and self._arrivals[self._head] < before_ms:
+            self.forget(self.since(before_ms))
+
+    def forget(self, stop: int) -> None:
+        """Forget the records up to this place, without it."""
+        at = stop - self._cut
+        if at <= self._head:
+            return
+        self.forgotten = self._numbers[at - 1]
+        if self._explicit:
+            for number in self._numbers[self._head : at]:
+                self._explicit.pop(number, None)
+        self._head = at
+        if at >= _CUT_AT and at * 2 >= len(self._numbers):
+            self._bytes_cut = self._bytes[at - 1]
+            for column in (self._numbers, self._arrivals, self._bytes, self._jsons):
+                del column[:at]
+            self._cut += at
+            self._head = 0
+
+    def records(self, shard_id: str) -> Iterator[StoredRecord]:
+        """All that are kept, in order."""
+        for at in range(self._head, len(self._numbers)):
+            fields = orjson.loads(self._jsons[at])
+            yield StoredRecord(
+                shard_id=shard_id,
+                sequence_number=self._numbers[at],
+                partition_key=fields.get("PartitionKey"),
+                explicit_hash_key=self._explicit.get(self._numbers[at]),
+                arrived=self._arrivals[at] / 1000,
+                base64=fields["Data"],
+            )

@@ -1,0 +1,63 @@
+"""Token buckets: what the service allows per second. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+# Times are floats of about 1.7e9 s, good to a quarter of a microsecond: half a byte at 2 MiB/s. A
+# wait for exactly one byte must not end just short of it.
+_SLACK = 1.0
+_LATER_S = 1e-6
+
+
+class Bucket:
+    """Holds one second's allowance and refills steadily; may be overdrawn by :meth:`borrow`.
+
+    Attributes:
+        rate: Allowance per second, and the most that is saved up.
+    """
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._level = rate
+        self._at: float | None = None
+
+    def level(self, now: float) -> float:
+        """What may be taken now; below zero while a debt is paid back."""
+        if self._at is None or now > self._at:
+            if self._at is not None:
+                self._level = min(self.rate, self._level + (now - self._at) * self.rate)
+            self._at = now
+        return self._level
+
+    def take(self, amount: float, now: float) -> bool:
+        """Take this much if it is there."""
+        if self.level(now) < amount:
+            return False
+        self._level -= amount
+        return True
+
+    def ready_at(self, amount: float, now: float) -> float:
+        """When this much will be there; ``now`` if it is. More than the rate never is: ask less."""
+        missing = min(amount, self.rate) - self.level(now)
+        return now if missing <= _SLACK else now + missing / self.rate + _LATER_S
+
+    def borrow(self, amount: float, now: float) -> None:
+        """Take this much, into debt if need be."""
+        self._level = self.level(now) - amount
+
+
+class Rates:
+    """One bucket for each thing whose calls are counted."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[Hashable, Bucket] = {}
+
+    def take(self, what: Hashable, per_second: float, now: float) -> bool:
+        """Whether one more call is allowed now; counts it if it is."""
+        bucket = self._buckets.get(what)
+        if bucket is None:
+            bucket = self._buckets[what] = Bucket(per_second)
+        return bucket.take(1, now)
