@@ -19,7 +19,7 @@ from kinesis_ds.aws.connection import Connection
 from kinesis_ds.errors import InternalError, TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from kinesis_ds.options import AwsOptions
 
@@ -33,13 +33,21 @@ _STOP_TIMEOUT_S = 10.0
 class NetworkLoop:
     """A thread with an event loop and an open connection. Close it when done.
 
+    Args:
+        aws: Where to connect, and as whom.
+        new_loop: Makes the event loop; a test may let its time pass faster.
+
     Raises:
         KinesisConnectorError: The connection could not be set up (no region, for example).
     """
 
-    def __init__(self, aws: AwsOptions) -> None:
+    def __init__(
+        self,
+        aws: AwsOptions,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    ) -> None:
         self._aws = aws
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._stopping: asyncio.Event | None = None

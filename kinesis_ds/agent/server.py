@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
-TOKEN_HEADER = "x-kinesis-ds-token"  # noqa: S105  # the name of a header  # the name of a header, no token
+TOKEN_HEADER = "x-kinesis-ds-token"  # noqa: S105  # the name of a header, no token
 # Events at the tip hold a few records each; Spark is better served by fewer, larger batches.
 _SMALL_BATCH_BYTES = 256 * 1024
 _MERGED_BATCH_BYTES = 2 * 1024 * 1024

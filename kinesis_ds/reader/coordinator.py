@@ -26,8 +26,10 @@ from kinesis_ds.reader.discovery import Discovery, recreated
 from kinesis_ds.reader.partition import PlannedRange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_ds.aws.connection import Connection
-    from kinesis_ds.options import ReadOptions
+    from kinesis_ds.options import AwsOptions, ReadOptions
     from kinesis_ds.shards import ShardMap
 
 logger = logging.getLogger(__name__)
@@ -43,10 +45,21 @@ class Coordinator:
     The first offset of a new query only pins its start: positions and the consumer's name are in
     the checkpoint before the consumer is registered or a record is read. From then on ``latest`` is
     what the agent has buffered, and nothing in it waits for data.
+
+    Args:
+        options: What the user asked for.
+        clock: For deadlines and the pinned start.
+        new_network: Makes the network loop; a test may let its time pass faster.
     """
 
-    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        clock: Clock | None = None,
+        new_network: Callable[[AwsOptions], NetworkLoop] = NetworkLoop,
+    ) -> None:
         self._options = options
+        self._new_network = new_network
         self._clock = clock or SystemClock()
         self._network: NetworkLoop | None = None
         self._agent: ShardAgent | None = None
@@ -148,7 +161,7 @@ class Coordinator:
 
     def _connect(self) -> NetworkLoop:
         if self._network is None:
-            self._network = NetworkLoop(self._options.aws)
+            self._network = self._new_network(self._options.aws)
         return self._network
 
     def _look_up(self) -> tuple[StreamInfo, ShardMap]:
