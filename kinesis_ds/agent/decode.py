@@ -59,7 +59,7 @@ def decode_event(payload: bytes | memoryview, position: Position) -> Event:
         raw = orjson.loads(payload)
         continuation = raw.get("ContinuationSequenceNumber")
         if continuation is not None and not is_number(continuation):
-            raise ValueError(f"continuation {continuation!r}")
+            raise ValueError("a continuation that is no sequence number")
         items = raw["Records"]
         if not isinstance(items, list):
             raise TypeError("the records are no list")
@@ -67,8 +67,8 @@ def decode_event(payload: bytes | memoryview, position: Position) -> Event:
             records=decode_records(items, position),
             received=len(items),
             continuation=continuation,
-            millis_behind=int(raw.get("MillisBehindLatest") or 0),
-            has_children=bool(raw.get("ChildShards")),
+            millis_behind=millis_behind(raw),
+            has_children=_names_children(raw.get("ChildShards")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as exc:
         raise ProtocolError(
@@ -111,9 +111,32 @@ def decode_records(items: list[dict[str, Any]], position: Position) -> Records |
     return Records(batch, int(numbers[0]), int(numbers[-1]))
 
 
+def millis_behind(raw: dict[str, Any]) -> int:
+    """How far behind the tip an event or an answer says it is; 0 where it says nothing.
+
+    Raises:
+        TypeError: It says something that is no whole number.
+    """
+    value = raw.get("MillisBehindLatest")
+    if value is not None and type(value) is not int:
+        raise TypeError("a distance from the tip that is no whole number")
+    return value or 0
+
+
 def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
     """The sequence numbers of a batch of ``RECORD_SCHEMA`` as integers."""
     return [int(n) for n in batch.column(2).to_pylist()]
+
+
+def _names_children(children: object) -> bool:
+    """Whether child shards are named. That ends a shard, so nothing else may pass for it."""
+    if children is None:
+        return False
+    if not isinstance(children, list) or not all(
+        isinstance(child, dict) and isinstance(child.get("ShardId"), str) for child in children
+    ):
+        raise TypeError("child shards that are no list of shards")
+    return bool(children)
 
 
 def _check_numbers(numbers: list[str]) -> None:
@@ -130,10 +153,14 @@ def _check_numbers(numbers: list[str]) -> None:
 
 def _arrival_times(seconds: list[float]) -> pa.Array:
     """Seconds since the epoch, rounded to the milliseconds that the service keeps."""
+    _check_times(seconds)
     ms = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0)).cast(pa.int64())
-    if ms.null_count:
-        raise ValueError("a record without its arrival time")
     return pc.multiply_checked(ms, 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _check_times(seconds: list[float]) -> None:
+    if not set(map(type, seconds)) <= {int, float}:
+        raise TypeError("an arrival time that is no number")
 
 
 def _drop(numbers: list[str], items: list[dict[str, Any]], position: Position) -> int:
@@ -142,8 +169,10 @@ def _drop(numbers: list[str], items: list[dict[str, Any]], position: Position) -
             return 0
         return bisect_right(numbers, position.number, key=int)
     if isinstance(position, AtTimestamp):
-        for i, item in enumerate(items):
-            if round(item["ApproximateArrivalTimestamp"] * 1000) >= position.ms:
+        seconds = [item["ApproximateArrivalTimestamp"] for item in items]
+        _check_times(seconds)  # a long text times 1000 would be a very long text
+        for i, arrived in enumerate(seconds):
+            if round(arrived * 1000) >= position.ms:
                 return i
         return len(items)
     return 0

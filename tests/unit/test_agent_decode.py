@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -156,6 +157,7 @@ def test_no_records_is_none() -> None:
         ("ApproximateArrivalTimestamp", 1e300),
         ("ApproximateArrivalTimestamp", -1e300),
         ("ApproximateArrivalTimestamp", [1]),
+        ("ApproximateArrivalTimestamp", True),
         ("PartitionKey", 1),
         ("PartitionKey", ["k"]),
         ("PartitionKey", {}),
@@ -269,6 +271,18 @@ def test_a_memoryview_is_decoded_without_a_copy() -> None:
         b'{"Records":[],"MillisBehindLatest":"soon"}',
         b'{"Records":[],"MillisBehindLatest":[1]}',
         b'{"Records":[],"MillisBehindLatest":1e999}',
+        b'{"Records":[],"MillisBehindLatest":1e308}',
+        b'{"Records":[],"MillisBehindLatest":"5"}',
+        b'{"Records":[],"MillisBehindLatest":true}',
+        b'{"Records":[],"MillisBehindLatest":{}}',
+        b'{"Records":[],"ChildShards":1}',
+        b'{"Records":[],"ChildShards":false}',
+        b'{"Records":[],"ChildShards":"shardId-1"}',
+        b'{"Records":[],"ChildShards":{"ShardId":"shardId-1"}}',
+        b'{"Records":[],"ChildShards":[null]}',
+        b'{"Records":[],"ChildShards":[{}]}',
+        b'{"Records":[],"ChildShards":[{"ShardId":1}]}',
+        b'{"Records":[],"ContinuationSequenceNumber":' + b"[" * 1000 + b"]" * 1000 + b"}",
         b"[" * 5000,
         b'{"Records":' + b"[" * 2000 + b"]" * 2000 + b"}",
     ],
@@ -277,6 +291,18 @@ def test_a_malformed_event_is_a_protocol_error(payload: bytes) -> None:
     """Nothing is skipped silently, and no other error escapes to stop the lane."""
     with pytest.raises(ProtocolError):
         decode_event(payload, TRIM_HORIZON)
+
+
+def test_a_text_for_an_arrival_time_is_not_multiplied() -> None:
+    """Compared with a wanted time it would become a thousand times as long, and end the process."""
+    item = {**record(1), "ApproximateArrivalTimestamp": "9" * 100_000}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="arrival time"):
+            decode_records([item], AtTimestamp(1))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_sequence_numbers_of_a_slice() -> None:
