@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.decode import decode_records, sequence_numbers
+from kinesis_ds.agent.decode import decode_records, millis_behind, sequence_numbers
 from kinesis_ds.aws.connection import Connection, shard_iterator_request
 from kinesis_ds.errors import (
     DataLossError,
@@ -58,7 +59,7 @@ async def read_range(
     at_tip = 0
     while True:
         answer = await pages.next()
-        records = decode_records(answer["Records"], pages.position)
+        records = decode_records(answer.records, pages.position)
         if records is not None:
             batch = _up_to(records.batch, records.last, end)
             if batch.num_rows:
@@ -68,7 +69,7 @@ async def read_range(
             pages.position = After(records.batch.column(2)[-1].as_py())
         if pages.exhausted:
             return
-        if answer["Records"] or answer.get("MillisBehindLatest"):
+        if answer.records or answer.behind_ms:
             at_tip = 0
             continue
         if not isinstance(end, ShardEnd):
@@ -90,16 +91,45 @@ async def shard_is_drained(
     """
     iterator = await _iterator(connection, stream_arn, shard_id, position, label)
     while True:
-        answer = await connection.call("GetRecords", {"ShardIterator": iterator}, label)
-        if answer.get("Records") and decode_records(answer["Records"], position) is not None:
+        answer = _answer(
+            await connection.call("GetRecords", {"ShardIterator": iterator}, label), label
+        )
+        if decode_records(answer.records, position) is not None:
             return False
-        following = answer.get("NextShardIterator")
-        if not following:
+        if answer.following is None:
             return True
-        if not answer.get("MillisBehindLatest") and not answer.get("Records"):
+        if not answer.behind_ms and not answer.records:
             return False
-        iterator = following
+        iterator = answer.following
         await asyncio.sleep(GET_RECORDS_MIN_INTERVAL_S)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """An answer of GetRecords.
+
+    Attributes:
+        records: As JSON carries them.
+        following: The next iterator, None at the end of the shard.
+        behind_ms: How far behind the tip.
+    """
+
+    records: list[Any]
+    following: str | None
+    behind_ms: int
+
+
+def _answer(raw: dict[str, Any], label: str) -> _Answer:
+    """What is missing must not pass for the end of a shard, or for its tip."""
+    records, following = raw.get("Records"), raw.get("NextShardIterator")
+    if not isinstance(records, list):
+        raise ProtocolError(f"GetRecords for {label} answered without records.")
+    if following is not None and not isinstance(following, str):
+        raise ProtocolError(f"GetRecords for {label} answered an iterator that is no text.")
+    try:
+        return _Answer(records, following or None, millis_behind(raw))
+    except TypeError as exc:
+        raise ProtocolError(f"GetRecords for {label} answered {exc}.") from exc
 
 
 class _Pages:
@@ -124,7 +154,7 @@ class _Pages:
         self._iterator: str | None = None
         self._not_before = clock.monotonic()
 
-    async def next(self) -> dict[str, Any]:
+    async def next(self) -> _Answer:
         give_up = self._clock.monotonic() + _GIVE_UP_AFTER_S
         failures = 0
         while True:
@@ -142,7 +172,7 @@ class _Pages:
                     GET_RECORDS_MIN_INTERVAL_S, min(_BACKOFF_CAP_S, 0.25 * 2 ** min(failures, 10))
                 )
 
-    async def _once(self) -> dict[str, Any]:
+    async def _once(self) -> _Answer:
         await asyncio.sleep(max(0.0, self._not_before - self._clock.monotonic()))
         if self._iterator is None:
             try:
@@ -157,16 +187,15 @@ class _Pages:
                     "checkpointLocation, or "
                     "remove the batch that cannot be read again.",
                 ) from exc
-        answer = await self._connection.call(
+        raw = await self._connection.call(
             "GetRecords",
             {"ShardIterator": self._iterator, "Limit": GET_RECORDS_MAX_RECORDS},
             self._label,
         )
         self._not_before = self._clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
-        if not isinstance(answer.get("Records"), list):
-            raise ProtocolError(f"GetRecords for {self._label} answered without records.")
-        self._iterator = answer.get("NextShardIterator")
-        self.exhausted = not self._iterator
+        answer = _answer(raw, self._label)
+        self._iterator = answer.following
+        self.exhausted = answer.following is None
         return answer
 
 

@@ -207,11 +207,38 @@ def test_a_shard_that_never_ends_is_doubted() -> None:
         read(Answers(*[page()] * 20), TRIM_HORIZON, SHARD_END)
 
 
-@pytest.mark.parametrize("answer", [{}, {"Records": None}, {"Records": {}}, {"Records": "x"}])
+SENSELESS = [
+    {},
+    {"Records": None},
+    {"Records": {}},
+    {"Records": "x"},
+    {"__type": "InternalFailure"},
+    {"NextShardIterator": "next"},
+    {"Records": [], "NextShardIterator": 0},
+    {"Records": [], "NextShardIterator": False},
+    {"Records": [], "NextShardIterator": ["next"]},
+    {"Records": [], "NextShardIterator": "next", "MillisBehindLatest": "0"},
+    {"Records": [], "NextShardIterator": "next", "MillisBehindLatest": []},
+    {"Records": [], "NextShardIterator": "next", "MillisBehindLatest": 0.5},
+]
+
+
+@pytest.mark.parametrize("answer", SENSELESS)
 def test_an_answer_without_records_is_a_protocol_error(answer: dict[str, Any]) -> None:
     """Nothing is taken for an empty page that is none."""
     with pytest.raises(ProtocolError):
         read(Answers(answer), TRIM_HORIZON, After("9"))
+
+
+@pytest.mark.parametrize("answer", SENSELESS)
+def test_an_answer_that_makes_no_sense_is_no_evidence_of_an_end(answer: dict[str, Any]) -> None:
+    """A shard taken for drained is never read again: the rest of it would be lost (F33)."""
+
+    async def ask() -> bool:
+        return await shard_is_drained(Answers(answer), "arn", "s", After("5"), "shard s")  # type: ignore[arg-type]
+
+    with pytest.raises(ProtocolError):
+        run_in_virtual_time(ask())
 
 
 @pytest.mark.parametrize("answer", [{}, {"ShardIterator": None}, {"ShardIterator": 5}])
