@@ -7,7 +7,20 @@ anybody changing anything.
 
 from __future__ import annotations
 
+import reprlib
 from typing import ClassVar
+
+_REPR = reprlib.Repr()
+_REPR.maxdict = _REPR.maxlist = 6
+_REPR.maxlevel = 4
+_REPR.maxstring = _REPR.maxother = 100
+_MAX_SHOWN = 200
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, however long or deep it is."""
+    text = _REPR.repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 class KinesisConnectorError(Exception):

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.errors import OffsetError
+from kinesis_ds.errors import OffsetError, shown
 from kinesis_ds.position import Position, ShardEnd, parse_position
 
 if TYPE_CHECKING:
@@ -107,16 +107,18 @@ def decode_offset(raw: object) -> Offset:
     """
     if not isinstance(raw, dict) or type(raw.get("v")) is not int or raw["v"] < 1:
         raise OffsetError(
-            f"The checkpoint holds {_short(raw)}, which no version of this connector wrote.",
+            f"The checkpoint holds {shown(raw)}, which no version of this connector wrote.",
             "Was it made by another source? Start with a new checkpointLocation.",
         )
     if raw["v"] > VERSION:
         raise OffsetError(
-            f"The checkpoint was written in offset format {raw['v']}; this version of kinesis_ds "
-            f"reads up to {VERSION}.",
+            f"The checkpoint was written in offset format {shown(raw['v'])}; this version of "
+            f"kinesis_ds reads up to {VERSION}.",
             "Upgrade kinesis_ds to the version that wrote it.",
         )
-    if raw.get("initial") == 1:
+    if "initial" in raw:
+        if type(raw["initial"]) is not int or raw["initial"] != 1 or "streams" in raw:
+            raise _damaged(f"'initial' is not 1, or not alone, in {shown(raw)}")
         return InitialOffset()
     try:
         return SourceOffset(
@@ -135,18 +137,17 @@ def decode_offset(raw: object) -> Offset:
             }
         )
     except (KeyError, TypeError, AttributeError) as exc:
-        raise OffsetError(
-            f"The checkpoint's offset is damaged: {exc!r} in {_short(raw)}.",
-            "Restore the checkpoint from a copy, or start with a new checkpointLocation.",
-        ) from exc
+        raise _damaged(f"{exc!r} in {shown(raw)}") from exc
+
+
+def _damaged(why: str) -> OffsetError:
+    return OffsetError(
+        f"The checkpoint's offset is damaged: {why}.",
+        "Restore the checkpoint from a copy, or start with a new checkpointLocation.",
+    )
 
 
 def _typed(value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{shown(value)} is no {kind.__name__}")
     return value
-
-
-def _short(raw: object) -> str:
-    text = repr(raw)
-    return text if len(text) <= 200 else text[:200] + "..."

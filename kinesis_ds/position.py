@@ -8,8 +8,9 @@ they have gaps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from kinesis_ds.errors import OffsetError
+from kinesis_ds.errors import OffsetError, shown
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ TRIM_HORIZON = TrimHorizon()
 SHARD_END = ShardEnd()
 
 
-def is_number(text: object) -> bool:
+def is_number(text: object) -> TypeGuard[str]:
     """Whether a text is a sequence number: ASCII digits only, so that every reader agrees on it."""
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
@@ -84,7 +85,7 @@ def parse_position(text: object) -> Position:
             if kind == "AT_TIMESTAMP":
                 return AtTimestamp(int(value))
     raise OffsetError(
-        f"{text!r} is not a shard position.",
+        f"{shown(text)} is not a shard position.",
         "Expected TRIM_HORIZON, SHARD_END, AT_TIMESTAMP:<ms> or AFTER:<sequence number>.",
     )
 

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 from pyarrow import flight
 
-from kinesis_ds.errors import AgentError, KinesisConnectorError
+from kinesis_ds.errors import AgentError, KinesisConnectorError, shown
 from kinesis_ds.position import Position, parse_position
 from kinesis_ds.schema import RECORD_SCHEMA
 
@@ -56,11 +56,14 @@ def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
     """
     try:
         ticket = orjson.loads(raw)
-        if ticket["v"] != PROTOCOL_VERSION:
+        version, shard_id = ticket["v"], ticket["shard"]
+        if type(version) is not int or version != PROTOCOL_VERSION:
             raise AgentError(
-                f"The agent speaks protocol {PROTOCOL_VERSION}, the task {ticket['v']}."
+                f"The agent speaks protocol {PROTOCOL_VERSION}, the task {shown(version)}."
             )
-        return str(ticket["shard"]), parse_position(ticket["start"]), parse_position(ticket["end"])
+        if not isinstance(shard_id, str):
+            raise TypeError("a shard that is no text")
+        return shard_id, parse_position(ticket["start"]), parse_position(ticket["end"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
         raise AgentError("The request to the agent is malformed.") from exc
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+# Deeper than Python prints, and not too deep to be parsed.
+DEEP = b"[" * 1000 + b"]" * 1000
+
 # --- the request --------------------------------------------------------------------------------
 
 
@@ -61,6 +64,12 @@ def test_another_protocol_version_is_told() -> None:
         b'{"v":1,"shard":"s","start":"x","end":"SHARD_END"}',
         b'{"v":1,"shard":"s","start":null,"end":"SHARD_END"}',
         b'{"v":1,"shard":"s","start":"SHARD_END"}',
+        b'{"v":true,"shard":"s","start":"TRIM_HORIZON","end":"SHARD_END"}',
+        b'{"v":1,"shard":5,"start":"TRIM_HORIZON","end":"SHARD_END"}',
+        b'{"v":1,"shard":null,"start":"TRIM_HORIZON","end":"SHARD_END"}',
+        b'{"v":1,"shard":' + DEEP + b',"start":"TRIM_HORIZON","end":"SHARD_END"}',
+        b'{"v":' + DEEP + b',"shard":"s","start":"TRIM_HORIZON","end":"SHARD_END"}',
+        b'{"v":1,"shard":"s","start":' + DEEP + b',"end":"SHARD_END"}',
     ],
 )
 def test_a_malformed_ticket_is_refused(raw: bytes) -> None:

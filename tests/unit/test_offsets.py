@@ -130,6 +130,10 @@ def test_an_offset_of_something_else_is_refused_as_foreign(raw: object) -> None:
     [
         {"v": 1},
         {"v": 1, "initial": 0},
+        {"v": 1, "initial": True},
+        {"v": 1, "initial": 1.0},
+        {"v": 1, "initial": None, "streams": {}},
+        {"v": 1, "initial": 1, "streams": {}},
         {"v": 1, "streams": None},
         {"v": 1, "streams": []},
         {"v": 1, "streams": {ARN: None}},
@@ -161,6 +165,26 @@ def test_damage_is_told_with_its_place_and_a_remedy() -> None:
     ) as caught:
         decode_offset({"v": 1, "streams": {ARN: {"name": "n" * 5000, "created": 1}}})
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("place", ["v", "initial", "streams", "name", "shards", "position"])
+def test_damage_of_any_size_is_told_in_short(place: str) -> None:
+    """A value too deep to be printed is no other error, and a long one no endless message."""
+    deep: object = 1
+    for _ in range(5000):
+        deep = [deep]
+    for value in (deep, ["x" * 100_000], "x" * 100_000):
+        stream = {"name": "n", "created": 1, "consumer": "c", "shards": {}}
+        raw: dict[str, object] = {"v": 1, "streams": {ARN: stream}}
+        if place == "position":
+            stream["shards"] = {"s": value}
+        elif place in stream:
+            stream[place] = value if place == "shards" else [value]
+        else:
+            raw[place] = value
+        with pytest.raises(OffsetError) as caught:
+            decode_offset(raw)
+        assert len(str(caught.value)) < 800
 
 
 def test_single_refuses_more_than_one_stream() -> None:
