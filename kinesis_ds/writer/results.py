@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.errors import ProtocolError
+from kinesis_ds.errors import ProtocolError, shown
+from kinesis_ds.position import is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kinesis_ds.writer.batching import Record
 
@@ -73,7 +74,7 @@ class ShardWrites:
     bytes: int
 
 
-def classify(answer: Mapping[str, Any], sent: int) -> list[Verdict]:
+def classify(answer: Any, sent: int) -> list[Verdict]:
     """One verdict for each record sent, in order.
 
     ``FailedRecordCount`` is not looked at: a server was seen that reports 1 for four failed
@@ -84,7 +85,7 @@ def classify(answer: Mapping[str, Any], sent: int) -> list[Verdict]:
             is then unknown, so none counts as delivered and nothing is sent again: either would be
             a guess. The task fails, and Spark's retry of it writes its rows again.
     """
-    entries = answer.get("Records")
+    entries = answer.get("Records") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or len(entries) != sent:
         found = len(entries) if isinstance(entries, list) else "no"
         raise ProtocolError(
@@ -96,12 +97,17 @@ def classify(answer: Mapping[str, Any], sent: int) -> list[Verdict]:
 
 
 def _verdict(entry: Any) -> Verdict:
+    if not isinstance(entry, dict):
+        return Rejected("no result", f"{shown(entry)} was answered")
     code = entry.get("ErrorCode")
-    if code:
-        message = str(entry.get("ErrorMessage") or "")
-        return Retry(code, message) if code in _RETRY_CODES else Rejected(str(code), message)
+    if code is not None and code != "":
+        said = entry.get("ErrorMessage")
+        message = said if isinstance(said, str) else ""
+        if not isinstance(code, str):
+            return Rejected("unknown error", f"{shown(code)} was answered as its code. {message}")
+        return Retry(code, message) if code in _RETRY_CODES else Rejected(code, message)
     shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-    if not shard_id or not number:
+    if not (isinstance(shard_id, str) and shard_id and is_number(number)):
         return Rejected("no sequence number", "neither an error nor a sequence number was answered")
     return Delivered(shard_id, number)
 

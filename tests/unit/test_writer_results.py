@@ -72,6 +72,45 @@ def test_a_result_without_a_sequence_number_is_no_delivery(entry: dict[str, str]
     assert isinstance(classify({"Records": [entry]}, 1)[0], Rejected)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        5,
+        "stored",
+        [OK],
+        {**OK, "ShardId": 7},
+        {**OK, "ShardId": True},
+        {**OK, "SequenceNumber": 17},
+        {**OK, "SequenceNumber": "seventeen"},
+        {**OK, "SequenceNumber": "9" * 5000},
+        {**OK, "ErrorCode": 0},
+        {**OK, "ErrorCode": False},
+        {**OK, "ErrorCode": []},
+        failed("InternalFailure") | {"ErrorCode": ["InternalFailure"]},
+    ],
+)
+def test_a_result_that_makes_no_sense_is_no_delivery(entry: Any) -> None:
+    """It neither counts as stored nor ends the task with an error that asks for a bug report."""
+    (verdict,) = classify({"Records": [entry]}, 1)
+
+    assert isinstance(verdict, Rejected)
+    assert len(verdict.message) < 300
+
+
+@pytest.mark.parametrize("code", [None, ""])
+def test_an_empty_error_code_is_none(code: str | None) -> None:
+    """Some servers write the member where others leave it out."""
+    assert classify({"Records": [{**OK, "ErrorCode": code}]}, 1) == [Delivered("shardId-0", "17")]
+
+
+@pytest.mark.parametrize("answer", [None, [], [OK], "x", 1])
+def test_an_answer_that_is_no_object_is_never_success(answer: Any) -> None:
+    """Whatever parsed it."""
+    with pytest.raises(ProtocolError, match="no results"):
+        classify(answer, 1)
+
+
 def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
     """ "9" comes before "10", whatever the order of the answers."""
     records = [Record({}, size, 0) for size in (1, 10, 100, 1000)]
