@@ -221,19 +221,20 @@ def _error_of(
         parsed = {}
     if not isinstance(parsed, dict):
         parsed = {}
-    code = str(
-        parsed.get("__type")
-        or response.headers.get("x-amzn-ErrorType")
-        or f"HTTP {response.status}"
-    )
-    code = code.rpartition("#")[2].partition(":")[0]
-    message = str(parsed.get("message") or parsed.get("Message") or "")
+    code = _text(parsed, "__type") or response.headers.get("x-amzn-ErrorType") or ""
+    code = code.rpartition("#")[2].partition(":")[0] or f"HTTP {response.status}"
+    message = _text(parsed, "message") or _text(parsed, "Message")
     if not parsed and response.status < 500:
         return TransientError(
             f"{operation} for {target} answered HTTP {response.status} without a Kinesis error.",
             "Is the endpoint a Kinesis endpoint?",
         )
     return service_error(operation, target, code, message, response.status)
+
+
+def _text(parsed: dict[str, Any], member: str) -> str:
+    value = parsed.get(member)
+    return value if isinstance(value, str) else ""
 
 
 def _json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
