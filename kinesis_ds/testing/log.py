@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import orjson
 import pybase64
 
-# Forgotten records at the front of the lists are cut off when they are this many and more than half.
+# Forgotten records are cut off the lists when they are this many, and half of what is there.
 _CUT_AT = 1024
 
 

@@ -1,9 +1,9 @@
 """Sequence numbers: 56 digits, rising within a shard, with the time and the shard inside. Pure.
 
 A number is, from the highest bit down: a leading 1 (bit 185, which makes it 56 digits that begin
-with 49), the second in which its shard was created (36 bits), a time in ms (48), a counter (64), the
-shard's index (32) and four bits that are always 2. So a child's numbers are above its parents', a
-number can stand for a moment at which nothing was written, and the service can tell, as AWS does,
+with 49), the second in which its shard was created (36 bits), a time in ms (48), a counter (64),
+the shard's index (32) and four bits that are always 2. So a child's numbers are above its parents',
+a number can stand for a moment at which nothing was written, and the service can tell, as AWS does,
 that a number came from another shard or another stream.
 """
 
@@ -48,10 +48,7 @@ class SequenceClock:
 
     def __init__(self, origin: Origin, rng: random.Random) -> None:
         self.first = (
-            _LEADING
-            | origin.created_s << _CREATED_SHIFT
-            | origin.index << _INDEX_SHIFT
-            | _VERSION
+            _LEADING | origin.created_s << _CREATED_SHIFT | origin.index << _INDEX_SHIFT | _VERSION
         )
         self.last = self.first
         self._rng = rng

@@ -1,0 +1,246 @@
+"""The streams of one account, and everything that may be asked of them. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pybase64
+
+from kinesis_ds.testing import subscribing, writing
+from kinesis_ds.testing.errors import ServiceError
+from kinesis_ds.testing.fields import FIELDS
+from kinesis_ds.testing.names import Names
+from kinesis_ds.testing.operations import OPERATIONS
+from kinesis_ds.testing.rates import Rates
+from kinesis_ds.testing.settings import Settings
+from kinesis_ds.testing.tokens import unseal
+from kinesis_ds.testing.validation import check
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.consumers import Consumer
+    from kinesis_ds.testing.log import StoredRecord
+    from kinesis_ds.testing.stream import Stream
+    from kinesis_ds.testing.subscription import Subscription
+
+_DEFAULTS = Settings()
+
+
+class Account:
+    """A pure model of the service: every call gets the time, in seconds since the epoch.
+
+    Not thread-safe. Times must not step back.
+
+    Attributes:
+        streams: By name, those being created and deleted too. The operations work on it.
+    """
+
+    def __init__(self, settings: Settings = _DEFAULTS) -> None:
+        self.settings = settings
+        self.names = Names(settings.region, settings.account_id)
+        self.rng = random.Random(settings.seed)
+        self.rates = Rates()
+        self.streams: dict[str, Stream] = {}
+        self.stream_created_s: dict[str, int] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._limited = settings.enforce_limits
+        self._denied: set[tuple[str, str | None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Account {list(self.streams.values())} {self.subscriptions()}>"
+
+    # --- the API ---------------------------------------------------------------------------------
+
+    def call(self, operation: str, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+        """Answer any operation but SubscribeToShard.
+
+        Returns:
+            The answer for ``orjson.dumps``: records are in it as fragments that are JSON already.
+
+        Raises:
+            ServiceError: What the service would answer instead.
+        """
+        run = OPERATIONS.get(operation)
+        if run is None:
+            raise ServiceError("UnknownOperationException", f"Unknown operation {operation}")
+        self._admit(operation, request)
+        return run(self, request, now)
+
+    def call_unlimited(
+        self, operation: str, request: Mapping[str, Any], now: float
+    ) -> dict[str, Any]:
+        """As :meth:`call`, whatever the rates are, and without counting against them."""
+        self._limited = False
+        try:
+            return self.call(operation, request, now)
+        finally:
+            self._limited = self.settings.enforce_limits
+
+    def subscribe(self, request: Mapping[str, Any], now: float) -> Subscription:
+        """Answer SubscribeToShard.
+
+        Raises:
+            ServiceError: What the service would answer instead.
+        """
+        self._admit("SubscribeToShard", request)
+        return subscribing.subscribe(self, request, now)
+
+    def _admit(self, operation: str, request: Mapping[str, Any]) -> None:
+        stream = self.names.stream_of(request)
+        if (operation, None) in self._denied or (operation, stream) in self._denied:
+            raise ServiceError(
+                "AccessDeniedException",
+                f"User: arn:aws:iam::{self.settings.account_id}:user/double is not authorized to "
+                f"perform: kinesis:{operation} on resource: {self.names.stream_arn(stream or '*')}",
+            )
+        check(FIELDS[operation], request)
+
+    def subscriptions(self) -> list[Subscription]:
+        """Those open, oldest first."""
+        return list(self._subscriptions.values())
+
+    # --- for tests -------------------------------------------------------------------------------
+
+    def records(self, stream: str) -> list[StoredRecord]:
+        """All records that are kept, of open and closed shards, in order within each shard."""
+        return [
+            record
+            for shard in self.streams[stream].shards.values()
+            for record in shard.log.records(shard.shard_id)
+        ]
+
+    def trim(self, stream: str, shard_id: str, up_to: int | None = None) -> None:
+        """Forget records as retention does.
+
+        Args:
+            up_to: The last sequence number that is forgotten; all records without it.
+        """
+        log = self.streams[stream].shards[shard_id].log
+        log.forget(log.stop if up_to is None else log.after(up_to))
+
+    def forget_shard(self, stream: str, shard_id: str) -> None:
+        """Let a closed shard fall out of ListShards, with its records."""
+        shard = self.streams[stream].shards[shard_id]
+        if shard.ending is None:
+            raise ValueError(f"{shard_id} of {stream} is open")
+        self.streams[stream].forget(shard)
+
+    def set_key_state(self, stream: str, code: str | None) -> None:
+        """Make reads, writes and open subscriptions fail with this exception of the key service.
+
+        Args:
+            code: For example ``KMSDisabledException``; None makes the key usable again.
+        """
+        self.streams[stream].key_state = code
+
+    def deny(self, operation: str, stream: str | None = None) -> None:
+        """Answer AccessDeniedException to an operation, on one stream or on all."""
+        self._denied.add((operation, stream))
+
+    def allow(self, operation: str, stream: str | None = None) -> None:
+        """Undo :meth:`deny`."""
+        self._denied.discard((operation, stream))
+
+    def store(
+        self,
+        stream: str,
+        data: bytes,
+        partition_key: str | None,
+        now: float,
+        explicit_hash_key: str | None = None,
+    ) -> int:
+        """Put a record past the limits of a shard; returns its sequence number."""
+        encoded = pybase64.b64encode(data).decode()
+        entry = writing.Entry(
+            encoded,
+            len(data) + len((partition_key or "").encode()),
+            partition_key,
+            explicit_hash_key,
+        )
+        return writing.append(self.stream_named(stream, now), entry, now)[1]
+
+    def place_of_iterator(self, token: object) -> tuple[str | None, str | None]:
+        """Stream and shard of a shard iterator, expired or not; None for what is none."""
+        fields = unseal("iterator", token) if isinstance(token, str) else None
+        return (None, None) if fields is None else (fields["stream"], fields["shard"])
+
+    # --- for the operations ----------------------------------------------------------------------
+
+    def remember_subscription(self, subscription: Subscription) -> None:
+        self._subscriptions[id(subscription)] = subscription
+
+    def forget_subscription(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(id(subscription), None)
+
+    @property
+    def limited(self) -> bool:
+        """Whether rates are enforced now."""
+        return self._limited
+
+    def limit(self, what: tuple[str, ...], per_second: float, now: float) -> bool:
+        """Whether a counted call is one too many."""
+        return self._limited and not self.rates.take(what, per_second, now)
+
+    def throttle(self, operation: str, per_second: float, now: float, stream: str = "") -> None:
+        """Refuse more calls a second than this, of the account or on a stream."""
+        if self.limit((operation, stream), per_second, now):
+            where = f"stream {stream} under account" if stream else "account"
+            raise ServiceError(
+                "LimitExceededException",
+                f"Rate exceeded for {operation} on {where} {self.settings.account_id}.",
+            )
+
+    def stream(self, request: Mapping[str, Any], now: float) -> Stream:
+        """The stream that a request names, up to date."""
+        return self.stream_named(self.names.required_stream(request), now)
+
+    def stream_named(self, name: str, now: float) -> Stream:
+        stream = self.streams.get(name)
+        if stream is not None and stream.gone_at is not None and now >= stream.gone_at:
+            del self.streams[name]
+            stream = None
+        if stream is None:
+            raise self.no_stream(name)
+        stream.settle(now)
+        return stream
+
+    def usable(self, stream: Stream, now: float) -> Stream:
+        """A stream for reading and writing.
+
+        AWS may go on serving a stream that is being deleted, and says to use only ACTIVE ones; here
+        a stream that is not yet or no longer there is not found.
+        """
+        if stream.status(now) in ("CREATING", "DELETING"):
+            raise self.no_stream(stream.name)
+        return stream
+
+    def check_key(self, stream: Stream) -> None:
+        if stream.key_state is not None:
+            raise ServiceError(stream.key_state, f"The key of stream {stream.name} is not usable.")
+
+    def active(self, stream: Stream, now: float) -> Stream:
+        """A stream for changing: "the resource must be in the ACTIVE state"."""
+        status = stream.status(now)
+        if status != "ACTIVE":
+            raise ServiceError(
+                "ResourceInUseException",
+                f"Stream {stream.name} under account {self.settings.account_id} not ACTIVE, "
+                f"instead in state {status}",
+            )
+        return stream
+
+    def no_stream(self, name: str) -> ServiceError:
+        return ServiceError(
+            "ResourceNotFoundException",
+            f"Stream {name} under account {self.settings.account_id} not found.",
+        )
+
+    def consumer(self, arn: str, now: float) -> tuple[Stream, Consumer]:
+        """The consumer with this ARN and its stream."""
+        name = self.names.stream_in(arn)
+        stream = self.stream_named(name, now) if name is not None else None
+        for consumer in stream.registered(now) if stream is not None else ():
+            if stream is not None and consumer.arn == arn:
+                return stream, consumer
+        raise ServiceError("ResourceNotFoundException", f"Consumer {arn} not found.")

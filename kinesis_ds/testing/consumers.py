@@ -1,0 +1,56 @@
+"""Registered consumers of a stream. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinesis_ds.testing.rates import Bucket
+from kinesis_ds.testing.shard import READ_BYTES_PER_S
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.subscription import Subscription
+
+MAX_PER_STREAM = 20
+MAX_CREATING = 5
+
+
+class Consumer:
+    """One registered consumer, and what its subscriptions have done.
+
+    Attributes:
+        gone_at: When its DELETING state ends, None outside of it.
+        called_at, subscribed_at: When each shard was last asked for, and last with success.
+        current: The subscription that holds each shard, open or over.
+    """
+
+    def __init__(self, name: str, stream_arn: str, created_s: int, ready_at: float) -> None:
+        self.name = name
+        self.stream_arn = stream_arn
+        self.arn = f"{stream_arn}/consumer/{name}:{created_s}"
+        self.created_s = created_s
+        self.ready_at = ready_at
+        self.gone_at: float | None = None
+        self.called_at: dict[str, float] = {}
+        self.subscribed_at: dict[str, float] = {}
+        self.current: dict[str, Subscription] = {}
+        self._bytes_out: dict[str, Bucket] = {}
+
+    def status(self, now: float) -> str:
+        if self.gone_at is not None:
+            return "DELETING" if now < self.gone_at else "GONE"
+        return "CREATING" if now < self.ready_at else "ACTIVE"
+
+    def bytes_out(self, shard_id: str) -> Bucket:
+        """2 MiB/s a shard, whichever subscription reads it."""
+        bucket = self._bytes_out.get(shard_id)
+        if bucket is None:
+            bucket = self._bytes_out[shard_id] = Bucket(READ_BYTES_PER_S)
+        return bucket
+
+    def description(self, now: float) -> dict[str, Any]:
+        return {
+            "ConsumerName": self.name,
+            "ConsumerARN": self.arn,
+            "ConsumerStatus": self.status(now),
+            "ConsumerCreationTimestamp": float(self.created_s),
+        }

@@ -1,0 +1,128 @@
+"""GetShardIterator and GetRecords. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, MIB
+from kinesis_ds.testing.errors import ServiceError
+from kinesis_ds.testing.positions import start_after
+from kinesis_ds.testing.tokens import seal, unseal
+from kinesis_ds.testing.validation import dry_run
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.account import Account
+    from kinesis_ds.testing.shard import Shard
+    from kinesis_ds.testing.stream import Stream
+
+_CALLS_PER_S = 5
+_ANSWER_BYTES = 10 * MIB
+
+
+def get_shard_iterator(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+    stream = account.usable(account.stream(request, now), now)
+    shard = stream.shard(request["ShardId"], now)
+    _throttle(account, "GetShardIterator", stream, shard, now)
+    position = {
+        "Type": request["ShardIteratorType"],
+        "SequenceNumber": request.get("StartingSequenceNumber"),
+        "Timestamp": request.get("Timestamp"),
+    }
+    after = start_after(stream, shard, "GetShardIterator", position, now, account.settings)
+    dry_run(request)
+    return {"ShardIterator": _iterator(stream, shard, after, now)}
+
+
+def get_records(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+    fields = unseal("iterator", request["ShardIterator"])
+    if fields is None:
+        raise ServiceError("InvalidArgumentException", "Invalid ShardIterator.")
+    stream = account.usable(account.stream_named(fields["stream"], now), now)
+    if request.get("StreamARN") not in (None, stream.arn):
+        raise ServiceError("InvalidArgumentException", "ShardIterator is of another stream.")
+    if stream.created_s != fields["created"]:
+        raise account.no_stream(stream.name)
+    _refuse_expired(account, fields["issued"], now)
+    shard = stream.shard(fields["shard"], now)
+    account.check_key(stream)
+    _throttle(account, "GetRecords", stream, shard, now)
+    if account.limited and shard.bytes_out.level(now) < 0:
+        raise _too_fast(account, stream, shard)
+    dry_run(request)
+    return _answer(account, stream, shard, int(fields["after"]), request.get("Limit"), now)
+
+
+def _answer(
+    account: Account, stream: Stream, shard: Shard, after: int, limit: int | None, now: float
+) -> dict[str, Any]:
+    log = shard.log
+    now_ms = round(now * 1000)
+    # What retention took since the iterator was made is skipped without a word.
+    place = log.after(after)
+    stop = log.fitting(place, limit or GET_RECORDS_MAX_RECORDS, _ANSWER_BYTES)
+    _count_bytes(shard, log.size(place, stop), now)
+    answer: dict[str, Any] = {
+        "Records": orjson.Fragment(log.json(place, stop)),
+        "MillisBehindLatest": shard.behind_ms(place, stop, now_ms),
+    }
+    if stop < log.stop:
+        after = log.number(stop - 1)
+    elif shard.ending is None:
+        after = shard.here(now_ms)
+    else:
+        return {
+            **answer,
+            "NextShardIterator": None,
+            "ChildShards": shard.child_descriptions(),
+        }
+    return {**answer, "NextShardIterator": _iterator(stream, shard, after, now)}
+
+
+def _count_bytes(shard: Shard, size: int, now: float) -> None:
+    """More than a second's allowance is paid back in full, saved up or not.
+
+    So an answer of 10 MiB blocks the shard for 5 s, as AWS says.
+    """
+    level = shard.bytes_out.level(now)
+    shard.bytes_out.borrow(size + max(level, 0) if size > shard.bytes_out.rate else size, now)
+
+
+def _iterator(stream: Stream, shard: Shard, after: int, now: float) -> str:
+    return seal(
+        "iterator",
+        {
+            "stream": stream.name,
+            "created": stream.created_s,
+            "shard": shard.shard_id,
+            "after": str(after),
+            "issued": now,
+        },
+    )
+
+
+def _refuse_expired(account: Account, issued: float, now: float) -> None:
+    life_s = account.settings.iterator_life_s
+    if now - issued > life_s:
+        raise ServiceError(
+            "ExpiredIteratorException",
+            f"Iterator expired. The iterator was created at time {issued} while right now it is "
+            f"{now} which is further in the future than the tolerated delay of "
+            f"{round(life_s * 1000)} milliseconds.",
+        )
+
+
+def _throttle(account: Account, operation: str, stream: Stream, shard: Shard, now: float) -> None:
+    what = (operation, stream.name, str(stream.created_s), shard.shard_id)
+    if account.limit(what, _CALLS_PER_S, now):
+        raise _too_fast(account, stream, shard)
+
+
+def _too_fast(account: Account, stream: Stream, shard: Shard) -> ServiceError:
+    return ServiceError(
+        "ProvisionedThroughputExceededException",
+        f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
+        f"{account.settings.account_id}.",
+    )

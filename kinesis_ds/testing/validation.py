@@ -1,0 +1,111 @@
+"""The form of requests: which fields there are, of which type, and how long. Pure.
+
+As AWS does: a wrong type is a SerializationException, a value outside its bounds a
+ValidationException that names every field at fault, and fields that are not known are ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kinesis_ds.testing.errors import ServiceError
+
+
+@dataclass(frozen=True)
+class Field:
+    """What one field may hold.
+
+    Attributes:
+        types: Of the JSON value. A bool is no number.
+        low, high: Of a text's length, of a list's and a map's, or of a number.
+        pattern: The whole text matches.
+        choices: The values there are.
+        fields: Of a structure.
+    """
+
+    types: tuple[type, ...]
+    required: bool = False
+    low: int | None = None
+    high: int | None = None
+    pattern: str | None = None
+    choices: tuple[str, ...] = ()
+    fields: Mapping[str, Field] | None = None
+
+
+Fields = Mapping[str, Field]
+
+
+def needed(of: Field) -> Field:
+    """The same, required."""
+    return replace(of, required=True)
+
+
+def check(fields: Fields, request: Mapping[str, Any], path: str = "") -> None:
+    """Refuse a request that is not of this form.
+
+    Raises:
+        ServiceError: SerializationException or ValidationException.
+    """
+    faults = list(_faults(fields, request, path))
+    if faults:
+        count = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''} detected: "
+        raise ServiceError("ValidationException", count + "; ".join(faults))
+
+
+def dry_run(request: Mapping[str, Any]) -> None:
+    """Answer a request that only asks whether it would succeed, after all that could refuse it."""
+    if request.get("DryRun"):
+        raise ServiceError("DryRunOperationException", "The request would have succeeded.")
+
+
+def _faults(fields: Fields, request: Mapping[str, Any], prefix: str) -> Collection[str]:
+    faults: list[str] = []
+    for name, of in fields.items():
+        path = f"{prefix}{name[0].lower()}{name[1:]}"
+        value = request.get(name)
+        if value is None:
+            if of.required:
+                faults.append(_fault("null", path, "Member must not be null"))
+            continue
+        if not _is_of(of.types, value):
+            raise ServiceError(
+                "SerializationException", f"{path} is of type {type(value).__name__}"
+            )
+        faults += _value_faults(of, value, path)
+        if of.fields is not None:
+            faults += _faults(of.fields, value, f"{path}.")
+    return faults
+
+
+def _is_of(types: tuple[type, ...], value: object) -> bool:
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
+def _value_faults(of: Field, value: Any, path: str) -> Collection[str]:
+    faults: list[str] = []
+    number = isinstance(value, (int, float))
+    measured = value if number else len(value)
+    what = "value" if number else "length"
+    if of.low is not None and measured < of.low:
+        rule = f"Member must have {what} greater than or equal to {of.low}"
+        faults.append(_fault(value, path, rule))
+    if of.high is not None and measured > of.high:
+        rule = f"Member must have {what} less than or equal to {of.high}"
+        faults.append(_fault(value, path, rule))
+    if of.pattern is not None and not re.fullmatch(of.pattern, value):
+        rule = f"Member must satisfy regular expression pattern: {of.pattern}"
+        faults.append(_fault(value, path, rule))
+    if of.choices and value not in of.choices:
+        faults.append(
+            _fault(value, path, f"Member must satisfy enum value set: [{', '.join(of.choices)}]")
+        )
+    return faults
+
+
+def _fault(value: Any, path: str, rule: str) -> str:
+    shown = str(value)
+    shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+    return f"Value '{shown}' at '{path}' failed to satisfy constraint: {rule}"

@@ -1,0 +1,173 @@
+"""PutRecord and PutRecords. Pure."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pybase64
+
+from kinesis_ds.limits import KIB, MAX_HASH_KEY, PUT_RECORDS_MAX_BYTES
+from kinesis_ds.testing.errors import ServiceError
+from kinesis_ds.testing.fields import HASH_KEY, PARTITION_KEY
+from kinesis_ds.testing.hashing import hash_of
+from kinesis_ds.testing.sequence import origin
+from kinesis_ds.testing.validation import Field, check, dry_run
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.account import Account
+    from kinesis_ds.testing.shard import Shard
+    from kinesis_ds.testing.stream import Stream
+
+_ENTRY = {
+    "Data": Field((str,), required=True),
+    "PartitionKey": PARTITION_KEY,
+    "ExplicitHashKey": HASH_KEY,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record to be put; ``size`` is that of its data and its key."""
+
+    data: str
+    size: int
+    key: str | None
+    explicit: str | None
+
+
+def put_record(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+    entry = _entry(request)
+    stream = account.usable(account.stream(request, now), now)
+    ordering = request.get("SequenceNumberForOrdering")
+    if ordering is not None and origin(int(ordering)) is None:
+        raise ServiceError(
+            "InvalidArgumentException",
+            f"ExclusiveMinimumSequenceNumber {ordering} used in PutRecord on stream {stream.name} "
+            f"under account {account.settings.account_id} is invalid.",
+        )
+    _check(stream, [entry])
+    account.check_key(stream)
+    dry_run(request)
+    shard = _shard(stream, entry)
+    if account.limited and not shard.admits(entry.size, now):
+        raise ServiceError(
+            "ProvisionedThroughputExceededException", _too_fast(account, stream, shard)
+        )
+    number = _append(stream, shard, entry, now)
+    return {"ShardId": shard.shard_id, "SequenceNumber": str(number), **_encryption(stream)}
+
+
+def put_records(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+    entries = [_listed(raw, at) for at, raw in enumerate(request["Records"], 1)]
+    stream = account.usable(account.stream(request, now), now)
+    _check(stream, entries)
+    total = sum(entry.size for entry in entries)
+    if total > PUT_RECORDS_MAX_BYTES:
+        raise ServiceError("InvalidArgumentException", "Records size exceeds 10 MB limit")
+    account.check_key(stream)
+    dry_run(request)
+    limited = account.limited
+    results: list[dict[str, str]] = []
+    failed = 0
+    for entry in entries:
+        shard = _shard(stream, entry)
+        if limited and not shard.admits(entry.size, now):
+            failed += 1
+            results.append(
+                {
+                    "ErrorCode": "ProvisionedThroughputExceededException",
+                    "ErrorMessage": _too_fast(account, stream, shard),
+                }
+            )
+        else:
+            number = _append(stream, shard, entry, now)
+            results.append({"SequenceNumber": str(number), "ShardId": shard.shard_id})
+    return {"FailedRecordCount": failed, "Records": results, **_encryption(stream)}
+
+
+def _listed(raw: Any, at: int) -> Entry:
+    if not isinstance(raw, dict):
+        raise ServiceError("SerializationException", f"records.{at} is no structure")
+    return _entry(raw, f"records.{at}.member.")
+
+
+def _entry(raw: Mapping[str, Any], path: str = "") -> Entry:
+    data, key, explicit = raw.get("Data"), raw.get("PartitionKey"), raw.get("ExplicitHashKey")
+    # The common case in one look; whatever else it is, the table has the words for it.
+    if not (
+        isinstance(data, str)
+        and explicit is None
+        and (key is None or (isinstance(key, str) and 1 <= len(key) <= 256))
+    ):
+        check(_ENTRY, raw, path)
+    assert isinstance(data, str)
+    if explicit is not None and int(explicit) > MAX_HASH_KEY:
+        raise ServiceError(
+            "InvalidArgumentException",
+            "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
+            f"Specified value was {explicit}",
+        )
+    try:
+        size = len(pybase64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        raise ServiceError("SerializationException", f"{path}data is no base64") from None
+    if key is not None:
+        size += len(key.encode())
+    return Entry(data, size, key, explicit)
+
+
+def _check(stream: Stream, entries: list[Entry]) -> None:
+    """Refuse the whole request for a record that this stream does not take.
+
+    Of records the API has only ProvisionedThroughputExceededException and InternalFailure as codes,
+    so a record that is too large or has no key fails the call.
+    """
+    limit = stream.max_record_kib * KIB
+    keys_needed = stream.strategy != "AUTO"
+    for at, entry in enumerate(entries, 1):
+        if keys_needed and entry.key is None:
+            raise ServiceError(
+                "InvalidArgumentException",
+                f"Record {at} has no PartitionKey, which stream {stream.name} needs.",
+            )
+        if entry.size > limit:
+            raise ServiceError(
+                "InvalidArgumentException",
+                f"Record {at} has {entry.size} bytes with its PartitionKey; stream {stream.name} "
+                f"takes records of up to {limit} bytes.",
+            )
+
+
+def _shard(stream: Stream, entry: Entry) -> Shard:
+    if stream.strategy == "AUTO":
+        return stream.next_in_turn()
+    if entry.explicit is not None:
+        return stream.shard_for(int(entry.explicit))
+    assert entry.key is not None
+    return stream.shard_for(hash_of(entry.key))
+
+
+def append(stream: Stream, entry: Entry, now: float) -> tuple[Shard, int]:
+    """Store a record, whatever the limits are; returns its shard and its sequence number."""
+    shard = _shard(stream, entry)
+    return shard, _append(stream, shard, entry, now)
+
+
+def _append(stream: Stream, shard: Shard, entry: Entry, now: float) -> int:
+    encrypted = b"" if stream.key_id is None else b',"EncryptionType":"KMS"'
+    now_ms = round(now * 1000)
+    return shard.append(entry.data, entry.size, entry.key, entry.explicit, now_ms, encrypted)
+
+
+def _encryption(stream: Stream) -> dict[str, str]:
+    return {} if stream.key_id is None else {"EncryptionType": "KMS"}
+
+
+def _too_fast(account: Account, stream: Stream, shard: Shard) -> str:
+    return (
+        f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
+        f"{account.settings.account_id}."
+    )
