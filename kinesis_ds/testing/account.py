@@ -158,7 +158,7 @@ class Account:
             partition_key,
             explicit_hash_key,
         )
-        return writing.append(self.stream_named(stream, now), entry, now)[1]
+        return int(writing.store(self.stream_named(stream, now), entry, now))
 
     def place_of_iterator(self, token: object) -> tuple[str | None, str | None]:
         """Stream and shard of a shard iterator, expired or not; None for what is none."""

@@ -77,7 +77,7 @@ def update_shard_count(account: Account, request: Mapping[str, Any], now: float)
         )
     while stream.scaled_at and stream.scaled_at[0] <= now - _DAY_S:
         stream.scaled_at.popleft()
-    if account.settings.enforce_limits and len(stream.scaled_at) >= _SCALINGS_A_DAY:
+    if account.limited and len(stream.scaled_at) >= _SCALINGS_A_DAY:
         raise ServiceError(
             "LimitExceededException",
             f"Stream {stream.name} was scaled {_SCALINGS_A_DAY} times within 24 hours.",

@@ -153,7 +153,7 @@ FIELDS: MappingProxyType[str, Fields] = MappingProxyType(
         "GetRecords": {
             "StreamARN": STREAM_ARN,
             "ShardIterator": Field((str,), required=True, low=1, high=512),
-            "Limit": PAGE,
+            "Limit": COUNT,
             "DryRun": FLAG,
         },
         "SubscribeToShard": {

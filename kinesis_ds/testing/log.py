@@ -44,6 +44,7 @@ class RecordLog:
         self._cut = 0  # records that are no longer in the lists
         self._head = 0  # of those in the lists, how many at the front are forgotten
         self._bytes_cut = 0
+        self._bytes_in = 0  # of all records ever
         self._numbers: list[int] = []
         self._arrivals: list[int] = []
         self._bytes: list[int] = []  # all up to and with this record
@@ -65,14 +66,11 @@ class RecordLog:
     ) -> None:
         self._numbers.append(number)
         self._arrivals.append(arrived_ms)
-        self._bytes.append((self._bytes[-1] if self._bytes else self._bytes_cut) + size)
+        self._bytes_in += size
+        self._bytes.append(self._bytes_in)
         self._jsons.append(json)
         if explicit is not None:
             self._explicit[number] = explicit
-
-    @property
-    def last_arrival_ms(self) -> int:
-        return self._arrivals[-1] if self._arrivals else 0
 
     def number(self, place: int) -> int:
         return self._numbers[place - self._cut]

@@ -37,6 +37,9 @@ def get_shard_iterator(account: Account, request: Mapping[str, Any], now: float)
 
 
 def get_records(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
+    limit = request.get("Limit") or GET_RECORDS_MAX_RECORDS
+    if limit > GET_RECORDS_MAX_RECORDS:
+        raise ServiceError("InvalidArgumentException", f"Limit {limit} is more than 10000.")
     fields = unseal("iterator", request["ShardIterator"])
     if fields is None:
         raise ServiceError("InvalidArgumentException", "Invalid ShardIterator.")
@@ -52,17 +55,17 @@ def get_records(account: Account, request: Mapping[str, Any], now: float) -> dic
     if account.limited and shard.bytes_out.level(now) < 0:
         raise _too_fast(account, stream, shard)
     dry_run(request)
-    return _answer(account, stream, shard, int(fields["after"]), request.get("Limit"), now)
+    return _answer(account, stream, shard, int(fields["after"]), limit, now)
 
 
 def _answer(
-    account: Account, stream: Stream, shard: Shard, after: int, limit: int | None, now: float
+    account: Account, stream: Stream, shard: Shard, after: int, limit: int, now: float
 ) -> dict[str, Any]:
     log = shard.log
     now_ms = round(now * 1000)
     # What retention took since the iterator was made is skipped without a word.
     place = log.after(after)
-    stop = log.fitting(place, limit or GET_RECORDS_MAX_RECORDS, _ANSWER_BYTES)
+    stop = log.fitting(place, limit, _ANSWER_BYTES)
     _count_bytes(shard, log.size(place, stop), now)
     answer: dict[str, Any] = {
         "Records": orjson.Fragment(log.json(place, stop)),

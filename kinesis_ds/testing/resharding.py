@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bisect import bisect_right
+
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.testing.hashing import even_starts
 
@@ -34,10 +36,8 @@ def _wanted_starts(existing: list[int], target: int) -> list[int]:
     """Equal ranges, but a boundary that is there already but for rounding stays where it is."""
     rounding = len(existing) + target
     starts: list[int] = []
-    at = 0
     for start in even_starts(target):
-        while at + 1 < len(existing) and existing[at + 1] <= start + rounding:
-            at += 1
-        near = existing[at]
+        at = bisect_right(existing, start)
+        near = min(existing[max(0, at - 1) : at + 1], key=lambda there: abs(there - start))
         starts.append(near if abs(near - start) <= rounding else start)
     return starts

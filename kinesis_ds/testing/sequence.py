@@ -64,6 +64,6 @@ class SequenceClock:
 
     def record(self, now_ms: int) -> int:
         """The number of the next record."""
-        gap = 1 + self._rng.getrandbits(8)
-        self.last = max(self.last, self.first + (now_ms << _TIME_SHIFT)) + (gap << _COUNTER_SHIFT)
+        moment = self.first + (now_ms << _TIME_SHIFT)
+        self.last = max(self.last, moment) + ((1 + self._rng.getrandbits(8)) << _COUNTER_SHIFT)
         return self.last

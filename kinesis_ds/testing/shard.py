@@ -44,6 +44,8 @@ class Shard:
         self.children: list[Shard] = []
         self.clock = SequenceClock(origin, rng)
         self.log = RecordLog()
+        self._arrived_ms = -1
+        self._arrived = ""
         self.records_in = Bucket(1000)
         self.bytes_in = Bucket(MIB)
         self.bytes_out = Bucket(READ_BYTES_PER_S)
@@ -63,7 +65,7 @@ class Shard:
             return False
         if not self.records_in.take(1, now):
             return False
-        self.bytes_in.borrow(size, now)
+        self.bytes_in.take_anyway(size)
         return True
 
     def append(
@@ -73,26 +75,26 @@ class Shard:
         key: str | None,
         explicit: str | None,
         now_ms: int,
-        extra: bytes = b"",
-    ) -> int:
+        extra: str = "",
+    ) -> str:
         """Store a record and return its sequence number; ``extra`` is JSON of further fields.
 
         Arrival times never step back within a shard. AWS does not promise that, but a clock that
         does is not what tests are about, and searching by time relies on it.
         """
         number = self.clock.record(now_ms)
-        arrived_ms = max(now_ms, self.log.last_arrival_ms)
+        text = str(number)
+        if now_ms > self._arrived_ms:
+            self._arrived_ms = now_ms
+            self._arrived = f"{now_ms // 1000}.{now_ms % 1000:03d}"
         if key is not None:
-            extra = b',"PartitionKey":%b%b' % (orjson.dumps(key), extra)
-        json = b'{"SequenceNumber":"%d","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b"%b}' % (
-            number,
-            arrived_ms // 1000,
-            arrived_ms % 1000,
-            data.encode(),
-            extra,
+            extra = f',"PartitionKey":{orjson.dumps(key).decode()}{extra}'
+        json = (
+            f'{{"SequenceNumber":"{text}","ApproximateArrivalTimestamp":{self._arrived},'
+            f'"Data":"{data}"{extra}}}'
         )
-        self.log.append(number, arrived_ms, size, json, explicit)
-        return number
+        self.log.append(number, self._arrived_ms, size, json.encode(), explicit)
+        return text
 
     def here(self, now_ms: int) -> int:
         """A number after every record so far and before every record to come."""

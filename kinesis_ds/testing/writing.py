@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pybase64
 
@@ -28,8 +27,7 @@ _ENTRY = {
 }
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A record to be put; ``size`` is that of its data and its key."""
 
     data: str
@@ -56,12 +54,12 @@ def put_record(account: Account, request: Mapping[str, Any], now: float) -> dict
         raise ServiceError(
             "ProvisionedThroughputExceededException", _too_fast(account, stream, shard)
         )
-    number = _append(stream, shard, entry, now)
-    return {"ShardId": shard.shard_id, "SequenceNumber": str(number), **_encryption(stream)}
+    number = shard.append(*entry, round(now * 1000), _extra(stream))
+    return {"ShardId": shard.shard_id, "SequenceNumber": number, **_encryption(stream)}
 
 
 def put_records(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    entries = [_listed(raw, at) for at, raw in enumerate(request["Records"], 1)]
+    entries = [_entry(raw, at) for at, raw in enumerate(request["Records"], 1)]
     stream = account.usable(account.stream(request, now), now)
     _check(stream, entries)
     total = sum(entry.size for entry in entries)
@@ -72,6 +70,7 @@ def put_records(account: Account, request: Mapping[str, Any], now: float) -> dic
     limited = account.limited
     results: list[dict[str, str]] = []
     failed = 0
+    now_ms, extra = round(now * 1000), _extra(stream)
     for entry in entries:
         shard = _shard(stream, entry)
         if limited and not shard.admits(entry.size, now):
@@ -83,18 +82,16 @@ def put_records(account: Account, request: Mapping[str, Any], now: float) -> dic
                 }
             )
         else:
-            number = _append(stream, shard, entry, now)
-            results.append({"SequenceNumber": str(number), "ShardId": shard.shard_id})
+            number = shard.append(*entry, now_ms, extra)
+            results.append({"SequenceNumber": number, "ShardId": shard.shard_id})
     return {"FailedRecordCount": failed, "Records": results, **_encryption(stream)}
 
 
-def _listed(raw: Any, at: int) -> Entry:
+def _entry(raw: Any, at: int | None = None) -> Entry:
+    """One record of a request, checked; ``at`` is its place in a list of them."""
+    path = "" if at is None else f"records.{at}.member."
     if not isinstance(raw, dict):
-        raise ServiceError("SerializationException", f"records.{at} is no structure")
-    return _entry(raw, f"records.{at}.member.")
-
-
-def _entry(raw: Mapping[str, Any], path: str = "") -> Entry:
+        raise ServiceError("SerializationException", f"{path} is no structure")
     data, key, explicit = raw.get("Data"), raw.get("PartitionKey"), raw.get("ExplicitHashKey")
     # The common case in one look; whatever else it is, the table has the words for it.
     if not (
@@ -150,16 +147,14 @@ def _shard(stream: Stream, entry: Entry) -> Shard:
     return stream.shard_for(hash_of(entry.key))
 
 
-def append(stream: Stream, entry: Entry, now: float) -> tuple[Shard, int]:
-    """Store a record, whatever the limits are; returns its shard and its sequence number."""
-    shard = _shard(stream, entry)
-    return shard, _append(stream, shard, entry, now)
+def store(stream: Stream, entry: Entry, now: float) -> str:
+    """Put a record, whatever the limits are; returns its sequence number."""
+    return _shard(stream, entry).append(*entry, round(now * 1000), _extra(stream))
 
 
-def _append(stream: Stream, shard: Shard, entry: Entry, now: float) -> int:
-    encrypted = b"" if stream.key_id is None else b',"EncryptionType":"KMS"'
-    now_ms = round(now * 1000)
-    return shard.append(entry.data, entry.size, entry.key, entry.explicit, now_ms, encrypted)
+def _extra(stream: Stream) -> str:
+    """What the JSON of a record says of its encryption."""
+    return "" if stream.key_id is None else ',"EncryptionType":"KMS"'
 
 
 def _encryption(stream: Stream) -> dict[str, str]:
