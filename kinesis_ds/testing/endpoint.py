@@ -32,6 +32,7 @@ from kinesis_ds.testing.faults import (
 from kinesis_ds.testing.http import Reply, Request
 from kinesis_ds.testing.journal import Call, Journal
 from kinesis_ds.testing.replay import Replay
+from kinesis_ds.testing.tokens import unseal
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Endpoint:
     """Answers requests. Everything runs on one loop, which owns the account.
 
     Attributes:
+        called: How many calls have been answered or given up.
         crashes: Exceptions of the double itself; a test that caused one proves nothing.
     """
 
@@ -52,7 +54,9 @@ class Endpoint:
         self.script = FaultScript()
         self.journal = Journal()
         self.replays: dict[tuple[str, str], Replay] = {}
+        self.called = 0
         self.crashes: list[Exception] = []
+        self._next_call: asyncio.Future[None] | None = None
         self._clock = clock
         self._changes = changes
 
@@ -66,6 +70,22 @@ class Endpoint:
             logger.exception("the double failed")
             self.crashes.append(exc)
             reply.tear()
+        finally:
+            self._count()
+
+    async def next_call(self, ticket: int, within_s: float) -> None:
+        """Return when another call has been answered than the ``ticket`` first ones."""
+        if self.called != ticket:
+            return
+        if self._next_call is None:
+            self._next_call = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._next_call}, timeout=within_s)
+
+    def _count(self) -> None:
+        self.called += 1
+        if self._next_call is not None and not self._next_call.done():
+            self._next_call.set_result(None)
+        self._next_call = None
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         try:
@@ -100,7 +120,7 @@ class Endpoint:
                 case Refuse():
                     raise ServiceError(action.code, action.message, action.status)
                 case AnswerWith():
-                    await _answer(reply, action.status, action.body, action.content_type)
+                    await self._answer(reply, action.status, action.body, action.content_type)
                     return "AnswerWith"
                 case NoAnswer(performed=False):
                     self._note(target, members, "NoAnswer")
@@ -127,7 +147,7 @@ class Endpoint:
                 case Delay():
                     await self._changes.sleep(action.seconds)
         self._note(target, members, "+".join(type(a).__name__ for a in afterwards) or "ok")
-        await _answer(reply, 200, orjson.dumps(answer), _JSON)
+        await self._answer(reply, 200, orjson.dumps(answer))
         return ""
 
     def _perform(
@@ -203,14 +223,8 @@ class Endpoint:
                         return
                     case Delay():
                         await self._changes.sleep(action.seconds)
-            await reply.start(
-                200,
-                {
-                    "Content-Type": "application/vnd.amazon.eventstream",
-                    "x-amzn-RequestId": str(uuid.uuid4()),
-                    "Date": formatdate(usegmt=True),
-                },
-            )
+            content_type = {"Content-Type": "application/vnd.amazon.eventstream"}
+            await reply.start(200, content_type | self._headers())
             writer = EventStreamWriter(
                 reply, subscription, in_stream, self._clock, self._changes, self.replays.get(key)
             )
@@ -228,7 +242,9 @@ class Endpoint:
                 stream, _, rest = arn.partition(":stream/")[2].partition("/consumer/")
                 consumer = rest.partition(":")[0] or consumer
         if operation == "GetRecords":
-            stream, shard = self.account.place_of_iterator(members.get("ShardIterator"))
+            token = members.get("ShardIterator")
+            place = unseal("iterator", token) if isinstance(token, str) else None
+            stream, shard = (place["stream"], place["shard"]) if place else (stream, shard)
         return Target(operation, _text(stream), _text(shard), _text(consumer))
 
     def _note(self, target: Target, members: Mapping[str, Any], outcome: str) -> None:
@@ -239,21 +255,21 @@ class Endpoint:
 
     async def _refuse(self, reply: Reply, error: ServiceError) -> None:
         body = orjson.dumps({"__type": error.code, "message": error.message})
-        await _answer(reply, error.status, body, _JSON)
+        await self._answer(reply, error.status, body)
 
+    async def _answer(
+        self, reply: Reply, status: int, body: bytes, content_type: str = _JSON
+    ) -> None:
+        headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
+        await reply.start(status, headers | self._headers())
+        await reply.write(body)
+        await reply.end()
 
-async def _answer(reply: Reply, status: int, body: bytes, content_type: str) -> None:
-    await reply.start(
-        status,
-        {
-            "Content-Type": content_type,
-            "Content-Length": str(len(body)),
+    def _headers(self) -> dict[str, str]:
+        return {
             "x-amzn-RequestId": str(uuid.uuid4()),
-            "Date": formatdate(usegmt=True),
-        },
-    )
-    await reply.write(body)
-    await reply.end()
+            "Date": formatdate(self._clock.wall(), usegmt=True),
+        }
 
 
 def _parse(request: Request) -> tuple[str, dict[str, Any]]:

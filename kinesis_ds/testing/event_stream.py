@@ -74,21 +74,23 @@ class EventStreamWriter:
                 await self._changes.sleep(self._replay.heartbeat_s)
                 await self._write(self._replay.heartbeat())
         number = 0
-        last = b""
         while True:
             ticket = self._changes.ticket(self._key)
+            late = self._subscription.superseded and self._outlive > 0
+            if late:
+                self._subscription.superseded = False  # as if nobody had told it yet
             step = self._subscription.next(self._clock.wall())
+            if late:
+                self._subscription.superseded = True
+                self._outlive -= isinstance(step, Send)
             match step:
                 case Wait():
                     await self._changes.wait(self._key, ticket, step.until)
                 case Send():
                     number += 1
-                    last = step.payload
-                    if not await self._event(number, frames.event_message(last), last):
+                    frame = frames.event_message(step.payload)
+                    if not await self._event(number, frame, step.payload):
                         return
-                case RaiseStep() if self._subscription.superseded and self._outlive and last:
-                    self._outlive -= 1
-                    await self._write(frames.event_message(last))
                 case RaiseStep():
                     await self._write(frames.exception_message(step.code, step.message))
                     await self._reply.end()

@@ -218,7 +218,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.in_stream and self.operation != "SubscribeToShard":
-            raise ValueError(f"{self.action} happens in subscriptions only, not in {self.operation}")
+            raise ValueError(
+                f"{self.action} happens in subscriptions only, not in {self.operation}"
+            )
 
     @property
     def in_stream(self) -> bool:

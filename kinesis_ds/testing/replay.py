@@ -64,9 +64,7 @@ class Replay:
                     }
                 )
             left = total - (event + 1) * records_per_event
-            frames.append(
-                event_message(_event(items, number, left))
-            )
+            frames.append(event_message(_event(items, number, left)))
             last.append(number)
         return cls(tuple(frames), tuple(last), total, total * record_bytes)
 

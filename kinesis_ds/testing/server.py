@@ -8,14 +8,17 @@ import logging
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import pybase64
+
 from kinesis_ds.testing.account import Account
 from kinesis_ds.testing.clock import Changes, ScaledClock, ServerClock
 from kinesis_ds.testing.endpoint import Endpoint
-from kinesis_ds.testing.errors import ServiceError
+from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.testing.http import http1_protocol
 from kinesis_ds.testing.settings import Settings
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_ds.testing.http2 import Http2Protocol
     from kinesis_ds.testing.journal import Journal
     from kinesis_ds.testing.replay import Replay
-    from kinesis_ds.testing.shard import StoredRecord
+    from kinesis_ds.testing.log import StoredRecord
     from kinesis_ds.testing.subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 HOST = "127.0.0.1"
 _ANSWER_WITHIN_S = 60.0
+_LOOK_AGAIN_S = 0.2
+# Of requests under way when the server ends; 0 would mean for ever.
+_GRACE_S = 0.05
 
 
 class KinesisServer:
@@ -183,13 +189,53 @@ class KinesisServer:
             now = self.clock.wall()
             for item in data:
                 key = partition_key if isinstance(partition_key, str) else partition_key(item)
-                endpoint.account.store(stream, item, key, now)
+                store(endpoint.account, stream, item, key, now)
 
         self._tell(put)
 
     def records(self, stream: str) -> list[StoredRecord]:
         """Every record that was put and is kept, of all shards, each shard in its order."""
         return self._look(lambda e: e.account.records(stream))
+
+    def wait_for_records(
+        self, stream: str, count: int, within_s: float = 120.0
+    ) -> list[StoredRecord]:
+        """Wait until a stream holds so many records; returns them.
+
+        Raises:
+            AssertionError: Not within ``within_s`` seconds of the machine's time.
+        """
+        self.wait_for(
+            lambda: len(self.records(stream)) >= count, within_s, f"{count} records in {stream}"
+        )
+        return self.records(stream)
+
+    def wait_for(
+        self, condition: Callable[[], object], within_s: float = 120.0, what: str = ""
+    ) -> None:
+        """Wait until a condition holds, looking at it after every call.
+
+        Raises:
+            AssertionError: Not within ``within_s`` seconds of the machine's time.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            ticket = self._look(lambda _: self._called())
+            if condition():
+                return
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"not within {within_s:g}s: {what or 'the condition'}")
+            # A condition may also look at other things than the double.
+            self._wait_for(self._next_call(ticket, min(left, _LOOK_AGAIN_S)))
+
+    def _called(self) -> int:
+        assert self._endpoint is not None
+        return self._endpoint.called
+
+    async def _next_call(self, ticket: int, within_s: float) -> None:
+        assert self._endpoint is not None
+        await self._endpoint.next_call(ticket, within_s)
 
     def shards(self, stream: str) -> list[dict[str, Any]]:
         """What ListShards says."""
@@ -216,9 +262,7 @@ class KinesisServer:
 
     def merge(self, stream: str, one: str, other: str) -> list[str]:
         """Merge two neighbours; the id of the child."""
-        return self._reshard(
-            "MergeShards", stream, ShardToMerge=one, AdjacentShardToMerge=other
-        )
+        return self._reshard("MergeShards", stream, ShardToMerge=one, AdjacentShardToMerge=other)
 
     def scale(self, stream: str, shards: int) -> list[str]:
         """UpdateShardCount; ids of the new shards."""
@@ -378,7 +422,8 @@ class KinesisServer:
         for connection in tuple(self._http2):
             connection.close()
         if self._http1 is not None:
-            await self._http1.shutdown(0)
+            self._http1.pre_shutdown()
+            await self._http1.shutdown(_GRACE_S)
             self._http1 = None
 
     def _by_alpn(self) -> asyncio.Protocol:
@@ -391,6 +436,14 @@ class KinesisServer:
         assert self._endpoint is not None
         connection = Http2Protocol(self._endpoint.handle, self._http2)
         return connection
+
+
+def store(account: Account, stream_name: str, data: bytes, key: str, now: float) -> None:
+    """Put one record past the limits of its shard's rate."""
+    stream = account.stream_named(stream_name, now)
+    encoded = pybase64.b64encode(data).decode()
+    size = len(data) + len(key.encode())
+    stream.shard_for(hash_of(key)).append(encoded, size, key, None, round(now * 1000))
 
 
 class _AlpnSwitch(asyncio.Protocol):
@@ -425,6 +478,3 @@ class _Certificate:
 
     def remove(self) -> None:
         self._folder.cleanup()
-
-
-__all__ = ["HOST", "KinesisServer", "ServiceError"]

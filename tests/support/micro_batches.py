@@ -1,0 +1,170 @@
+"""A source driven as Spark drives it, without Spark: its logs on disk, its calls in Spark's order.
+
+    offsets/N is written before batch N is planned and read, commits/N when its output is there;
+    the source's `commit` for batch N comes when batch N+1 has been logged; a batch that was logged
+    and not committed is planned and read again after a restart.
+
+Every batch's records are kept, and a batch read again must give the same ones.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from kinesis_ds.offsets import InitialOffset, Offset, decode_offset, encode_offset
+from kinesis_ds.options import ReadOptions, parse_read_options
+from kinesis_ds.reader.coordinator import Coordinator
+from kinesis_ds.reader.task import read_planned
+from tests.support.fast import fast_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from kinesis_ds.clock import Clock
+    from kinesis_ds.reader.partition import PlannedRange
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record as it came out of a read task."""
+
+    shard: str
+    number: int
+    key: str | None
+    data: bytes
+
+    def to_json(self) -> list[str | None]:
+        return [self.shard, str(self.number), self.key, self.data.hex()]
+
+
+def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
+    """What a task returns for a range."""
+    rows = []
+    for batch in read_planned(planned, options.aws):
+        for item in batch.to_pylist():
+            rows.append(
+                Row(
+                    item["shardId"], int(item["sequenceNumber"]), item["partitionKey"], item["data"]
+                )
+            )
+    return rows
+
+
+class MicroBatches:
+    """A streaming query over one source. Close it, or drop it as a kill would, and make another
+    one over the same folder.
+    """
+
+    def __init__(self, options: Mapping[str, str], folder: Path, clock: Clock) -> None:
+        self.options = parse_read_options({"initialPosition": "trim_horizon", **options})
+        self.folder = folder
+        for name in ("offsets", "commits", "out"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.coordinator = Coordinator(self.options, clock, fast_network)
+        self.replayed = 0
+        self._restarted = bool(self._logged())
+
+    # --- what a test looks at -------------------------------------------------------------------
+
+    @property
+    def rows(self) -> list[Row]:
+        """Everything in the output, batch by batch."""
+        found = []
+        for batch in sorted(int(p.name) for p in (self.folder / "out").iterdir()):
+            for shard, number, key, data in orjson.loads(self._file("out", batch).read_bytes()):
+                found.append(Row(shard, int(number), key, bytes.fromhex(data)))
+        return found
+
+    @property
+    def data(self) -> list[bytes]:
+        """The data of everything in the output."""
+        return [row.data for row in self.rows]
+
+    def last_offset(self) -> Offset:
+        """The end of the last batch that was logged."""
+        logged = self._logged()
+        return self._offset(logged[-1]) if logged else InitialOffset()
+
+    # --- what Spark does ------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Run the next batch, or run the last one again if it was not committed; False: no news."""
+        logged = self._logged()
+        if logged and not self._file("commits", logged[-1]).exists():
+            self._run(logged[-1], self._before(logged[-1]), self._offset(logged[-1]))
+            return True
+        start: Offset = self.last_offset()
+        if self._restarted:
+            self._restarted = False
+            self.coordinator.plan(start, start)
+        end = decode_offset(_through_json(self.coordinator.latest(start)))
+        if end == start:
+            return False
+        batch = len(logged)
+        self._write("offsets", batch, encode_offset(end))
+        if logged:
+            self.coordinator.commit(start)
+        self._run(batch, start, end)
+        return True
+
+    def run_until(self, enough: Callable[[], object], what: str, within_s: float = 20.0) -> None:
+        """Batch after batch until ``enough``.
+
+        Raises:
+            AssertionError: Not before the deadline.
+            KinesisConnectorError: The source failed.
+        """
+        deadline = time.monotonic() + within_s
+        while not enough():
+            if not self.step():
+                if time.monotonic() > deadline:
+                    statistics = self.coordinator.statistics()
+                    raise AssertionError(f"not within {within_s:g}s: {what}; {statistics}")
+                time.sleep(0.002)
+
+    def read_until(self, count: int, within_s: float = 20.0) -> list[bytes]:
+        """The data of everything read, once it is so many records."""
+        self.run_until(lambda: len(self.rows) >= count, f"{count} records", within_s)
+        return self.data
+
+    def close(self) -> None:
+        self.coordinator.close()
+
+    def _run(self, batch: int, start: Offset, end: Offset) -> None:
+        planned = self.coordinator.plan(start, end)
+        rows = [row.to_json() for p in planned for row in read_rows(p, self.options)]
+        out = self._file("out", batch)
+        if out.exists():
+            self.replayed += 1
+            before = orjson.loads(out.read_bytes())
+            if sorted(map(str, before)) != sorted(map(str, rows)):
+                raise AssertionError(f"batch {batch} held {len(before)} records, now {len(rows)}")
+        self._write("out", batch, rows)
+        self._write("commits", batch, {})
+
+    def _logged(self) -> list[int]:
+        return sorted(int(p.name) for p in (self.folder / "offsets").iterdir())
+
+    def _before(self, batch: int) -> Offset:
+        return self._offset(batch - 1) if batch else InitialOffset()
+
+    def _offset(self, batch: int) -> Offset:
+        return decode_offset(orjson.loads(self._file("offsets", batch).read_bytes()))
+
+    def _file(self, kind: str, batch: int) -> Path:
+        return self.folder / kind / str(batch)
+
+    def _write(self, kind: str, batch: int, value: object) -> None:
+        # Whole or not at all, as Spark's logs are.
+        unfinished = self.folder / f".{kind}-{batch}"
+        unfinished.write_bytes(orjson.dumps(value))
+        unfinished.rename(self._file(kind, batch))
+
+
+def _through_json(offset: Offset) -> object:
+    return orjson.loads(orjson.dumps(encode_offset(offset)))
