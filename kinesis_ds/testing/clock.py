@@ -105,10 +105,13 @@ class Changes:
         self._loop = asyncio.get_running_loop()
         self._versions: dict[object, int] = {}
         self._waiting: dict[object, set[asyncio.Future[None]]] = {}
-        self._forget = clock.watch(lambda: self._loop.call_soon_threadsafe(self.tell_all))
+        self._forget = clock.watch(self._moved)
 
     def close(self) -> None:
         self._forget()
+
+    def _moved(self) -> None:
+        self._loop.call_soon_threadsafe(self.tell_all)
 
     def tell(self, key: object) -> None:
         """Something about ``key`` has changed. On the loop."""

@@ -8,12 +8,10 @@ import logging
 import uuid
 from collections.abc import Mapping
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kinesis_ds.testing.account import Account
-from kinesis_ds.testing.clock import Changes, ServerClock
 from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.event_stream import EventStreamWriter, TakenOver
 from kinesis_ds.testing.faults import (
@@ -29,10 +27,14 @@ from kinesis_ds.testing.faults import (
     StreamFaults,
     Target,
 )
-from kinesis_ds.testing.http import Reply, Request
 from kinesis_ds.testing.journal import Call, Journal
-from kinesis_ds.testing.replay import Replay
 from kinesis_ds.testing.tokens import unseal
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.account import Account
+    from kinesis_ds.testing.clock import Changes, ServerClock
+    from kinesis_ds.testing.http import Reply, Request
+    from kinesis_ds.testing.replay import Replay
 
 logger = logging.getLogger(__name__)
 

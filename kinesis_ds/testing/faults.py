@@ -4,7 +4,7 @@ A fault is written down before the run and given to the double, which strikes it
 of them can be stored as JSON, so that a failing run can be repeated.
 
     Fault(Cut(byte=20), shard="shardId-000000000001", event=3)
-    Fault(FailRecords("ProvisionedThroughputExceededException", every=2), operation="PutRecords", times=5)
+    Fault(FailRecords("InternalFailure", every=2), operation="PutRecords", times=5)
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def load_faults(text: str | bytes) -> list[Fault]:
     """
     parsed = orjson.loads(text)
     if not isinstance(parsed, list):
-        raise ValueError("faults are a JSON list")
+        raise ValueError("faults are a JSON list")  # noqa: TRY004  # of a file, not of a caller
     return [Fault.from_json(raw) for raw in parsed]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.testing.faults import Target
+if TYPE_CHECKING:
+    from kinesis_ds.testing.faults import Target
 
 _KEPT = 100_000
 

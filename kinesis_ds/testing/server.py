@@ -9,7 +9,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kinesis_ds.testing.faults import Fault, Target
     from kinesis_ds.testing.http2 import Http2Protocol
     from kinesis_ds.testing.journal import Journal
-    from kinesis_ds.testing.replay import Replay
     from kinesis_ds.testing.log import StoredRecord
+    from kinesis_ds.testing.replay import Replay
     from kinesis_ds.testing.subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -370,7 +370,7 @@ class KinesisServer:
 
         return self._wait_for(on_loop())
 
-    def _wait_for(self, work: Any) -> Any:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._running)
         except RuntimeError:
@@ -434,8 +434,7 @@ class KinesisServer:
         from kinesis_ds.testing.http2 import Http2Protocol  # noqa: PLC0415  # needs the package h2
 
         assert self._endpoint is not None
-        connection = Http2Protocol(self._endpoint.handle, self._http2)
-        return connection
+        return Http2Protocol(self._endpoint.handle, self._http2)
 
 
 def store(account: Account, stream_name: str, data: bytes, key: str, now: float) -> None:

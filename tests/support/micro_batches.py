@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -44,28 +44,47 @@ class Row:
 
 def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
     """What a task returns for a range."""
-    rows = []
-    for batch in read_planned(planned, options.aws):
-        for item in batch.to_pylist():
-            rows.append(
-                Row(
-                    item["shardId"], int(item["sequenceNumber"]), item["partitionKey"], item["data"]
-                )
-            )
-    return rows
+    return [
+        Row(item["shardId"], int(item["sequenceNumber"]), item["partitionKey"], item["data"])
+        for batch in read_planned(planned, options.aws)
+        for item in batch.to_pylist()
+    ]
+
+
+class Source(Protocol):
+    """What drives a query: a :class:`Coordinator`, or one in another process."""
+
+    def latest(self, start: Offset | None) -> Offset: ...
+
+    def plan(self, start: Offset, end: Offset) -> list[Any]: ...
+
+    def commit(self, end: Offset) -> None: ...
+
+    def statistics(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
 
 
 class MicroBatches:
     """A streaming query over one source. Close it, or drop it as a kill would, and make another
     one over the same folder.
+
+    Args:
+        source: Drives the query instead of a coordinator in this process.
     """
 
-    def __init__(self, options: Mapping[str, str], folder: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        folder: Path,
+        clock: Clock,
+        source: Source | None = None,
+    ) -> None:
         self.options = parse_read_options({"initialPosition": "trim_horizon", **options})
         self.folder = folder
         for name in ("offsets", "commits", "out"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        self.coordinator = Coordinator(self.options, clock, fast_network)
+        self.coordinator = source or Coordinator(self.options, clock, fast_network)
         self.replayed = 0
         self._restarted = bool(self._logged())
 
@@ -137,7 +156,7 @@ class MicroBatches:
 
     def _run(self, batch: int, start: Offset, end: Offset) -> None:
         planned = self.coordinator.plan(start, end)
-        rows = [row.to_json() for p in planned for row in read_rows(p, self.options)]
+        rows = self._read(batch, planned)
         out = self._file("out", batch)
         if out.exists():
             self.replayed += 1
@@ -146,6 +165,11 @@ class MicroBatches:
                 raise AssertionError(f"batch {batch} held {len(before)} records, now {len(rows)}")
         self._write("out", batch, rows)
         self._write("commits", batch, {})
+
+    def _read(self, batch: int, planned: list[Any]) -> list[list[str | None]]:
+        """The output of a batch, task by task."""
+        del batch
+        return [row.to_json() for p in planned for row in read_rows(p, self.options)]
 
     def _logged(self) -> list[int]:
         return sorted(int(p.name) for p in (self.folder / "offsets").iterdir())

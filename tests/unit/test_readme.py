@@ -1,4 +1,4 @@
-"""The code that README shows is the code of the examples, which run."""
+"""The code that pages show is the code of the examples, which run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def region(example: str, name: str) -> str:
     """What stands between the marks of a region in an example."""
     text = (ROOT / "examples" / example).read_text()
     start, end = f"# --8<-- [start:{name}]\n", f"# --8<-- [end:{name}]\n"
-    return text.partition(start)[2].partition(end)[0]
+    return text.partition(start)[2].partition(end)[0].rstrip() + "\n"
 
 
-def blocks() -> list[str]:
-    """README's Python code blocks, in order."""
-    return re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M)
+def blocks(page: str = "README.md") -> list[str]:
+    """The Python code blocks of a page, in order."""
+    return re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.S | re.M)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,12 @@ def test_a_code_block_is_the_region_of_its_example(
 def test_there_is_no_other_python_in_the_readme() -> None:
     """Code that nothing runs would rot."""
     assert len(blocks()) == 2
+
+
+def test_the_code_of_test_your_job_is_its_example() -> None:
+    """The job and both of its tests."""
+    assert blocks("docs/how-to/test-your-job.md") == [
+        region("testing/large_orders.py", "job"),
+        region("testing/test_large_orders.py", "first"),
+        region("testing/test_large_orders.py", "faults"),
+    ]
