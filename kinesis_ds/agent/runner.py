@@ -350,7 +350,9 @@ class SubscriptionRunner:
                     or "UnknownException",
                     headers.get(":error-message") or _message_of(message.payload),
                 )
-            if headers.get(":event-type") != "SubscribeToShardEvent":
+            if ":event-type" not in headers:
+                raise ProtocolError("An event came without its type, so what it holds is unknown.")
+            if headers[":event-type"] != "SubscribeToShardEvent":
                 self._pool.change(self.context.shard_id, -size, 0)
                 return
             event = decode_event(message.payload, self._received)
@@ -478,8 +480,7 @@ def _message_of(payload: memoryview) -> str:
         parsed = orjson.loads(payload)
     except orjson.JSONDecodeError:
         return ""
-    return (
-        str(parsed.get("message") or parsed.get("Message") or "")
-        if isinstance(parsed, dict)
-        else ""
-    )
+    if not isinstance(parsed, dict):
+        return ""
+    said = parsed.get("message") or parsed.get("Message")
+    return said if isinstance(said, str) else ""

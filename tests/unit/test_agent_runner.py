@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from kinesis_ds.agent import runner as runner_module
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
-from kinesis_ds.agent.decode import sequence_numbers
-from kinesis_ds.agent.frames import Message, MessageParser
-from kinesis_ds.agent.lanes import LaneExecutor
-from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
-from kinesis_ds.agent.subscription import Opened, State, Subscription, Tick
+from kinesis_ds.agent.subscription import State
 from kinesis_ds.errors import AccessError, InternalError
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from tests.support.builders import (
     ARRIVED_S,
+    event,
     event_frame,
     exception_frame,
     frame,
@@ -24,91 +18,10 @@ from tests.support.builders import (
     message_frame,
     record,
 )
-from tests.support.clocks import VirtualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from tests.support.runner_bench import Bench
 
 ARRIVED = AtTimestamp(int(ARRIVED_S * 1000))
 LATER = AtTimestamp(ARRIVED.ms + 1)
-
-
-class InlineNetwork:
-    """Does at once what is posted, and keeps what is spawned without running it."""
-
-    def __init__(self) -> None:
-        self.spawned: list[str] = []
-
-    def post(self, callback: Callable[..., object], *args: object) -> None:
-        callback(*args)
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> InlineNetwork:
-        work.close()
-        self.spawned.append(name)
-        return self
-
-    def add_done_callback(self, callback: object) -> None:
-        """Tasks here never end."""
-
-    def cancel(self) -> None:
-        """Tasks here never run."""
-
-
-class Bench:
-    """A runner in the middle of a subscription, fed with messages by the test."""
-
-    def __init__(self, position: Position = TRIM_HORIZON, first: str = "0") -> None:
-        self.pool = BufferPool(1 << 20)
-        self.buffer = ShardBuffer("s", position, self.pool)
-        self.network = InlineNetwork()
-        self.clock = VirtualClock()
-        self.changes = 0
-        self.machine = Subscription("shard s", position)
-        lanes = LaneExecutor(1)
-        lanes.close()
-        self.runner = SubscriptionRunner(
-            ShardContext(
-                "orders", "arn", "s", first, "consumer", 30.0, self._nothing, self._changed
-            ),
-            self.machine,
-            self.buffer,
-            self.pool,
-            lanes.lane(),
-            self.network,  # type: ignore[arg-type]
-            self.clock,
-        )
-        self.runner._wake_at = lambda when: None  # type: ignore[method-assign]
-        self.open()
-
-    def open(self) -> int:
-        self.clock.advance(60)
-        self.runner.tell(Tick())
-        self.runner.tell(Opened(self.machine.generation))
-        return self.machine.generation
-
-    def feed(self, data: bytes, generation: int | None = None) -> Bench:
-        self.pool.request("s", len(data), lambda: None)
-        self.runner.process(generation or self.machine.generation, message(data))
-        return self
-
-    def held(self, start: Position) -> list[int]:
-        return [
-            n for b in self.buffer.read(start, self.buffer.available) for n in sequence_numbers(b)
-        ]
-
-    def _nothing(self, shard_id: str) -> None:
-        raise AssertionError("not asked for here")
-
-    def _changed(self) -> None:
-        self.changes += 1
-
-
-def message(data: bytes) -> Message:
-    parser = MessageParser()
-    parser.feed(data)
-    found = parser.take()
-    assert found is not None
-    return found
 
 
 # --- where to go on -----------------------------------------------------------------------------
@@ -249,6 +162,14 @@ def test_behind_a_bad_event_nothing_is_taken_from_its_connection() -> None:
             message_frame(b"not json", message_type="exception", exception_type="Throttling"),
             "Throttling",
         ),
+        (
+            message_frame(
+                b'{"message":' + b"[" * 1000 + b"]" * 1000 + b"}",
+                message_type="exception",
+                exception_type="InternalFailureException",
+            ),
+            "InternalFailureException",
+        ),
     ],
 )
 def test_an_exception_in_the_stream_is_counted_and_waited_out(data: bytes, code: str) -> None:
@@ -316,6 +237,20 @@ def test_an_end_without_children_is_checked() -> None:
     assert bench.machine.state is State.CHECKING
     assert bench.network.spawned[-1] == "end-check s"
     assert bench.buffer.available == After("1")
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"message_type": "event"}, {"exception_type": "InternalFailureException"}]
+)
+def test_an_event_without_its_type_is_not_passed_over(named: dict[str, str]) -> None:
+    """It may hold records, and those behind it would leave a gap where they were."""
+    bench = Bench().feed(event_frame([record(1)], 1))
+    bench.feed(message_frame(event([record(2)], 2), **named))
+    bench.feed(event_frame([record(3)], 3))
+
+    assert bench.held(TRIM_HORIZON) == [1]
+    assert bench.machine.state is State.WAITING
+    assert bench.runner.counters.errors == {"ProtocolError": 1}
 
 
 def test_counters_tell_bytes_events_and_the_distance_from_the_tip() -> None:

@@ -1,0 +1,95 @@
+"""A runner in the middle of a subscription, without loop and network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.decode import sequence_numbers
+from kinesis_ds.agent.frames import Message, MessageParser
+from kinesis_ds.agent.lanes import LaneExecutor
+from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
+from kinesis_ds.agent.subscription import Opened, Subscription, Tick
+from kinesis_ds.position import TRIM_HORIZON, Position
+from tests.support.clocks import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class InlineNetwork:
+    """Does at once what is posted, and keeps what is spawned without running it."""
+
+    def __init__(self) -> None:
+        self.spawned: list[str] = []
+
+    def post(self, callback: Callable[..., object], *args: object) -> None:
+        callback(*args)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> InlineNetwork:
+        work.close()
+        self.spawned.append(name)
+        return self
+
+    def add_done_callback(self, callback: object) -> None:
+        """Tasks here never end."""
+
+    def cancel(self) -> None:
+        """Tasks here never run."""
+
+
+class Bench:
+    """A runner in the middle of a subscription, fed with messages by the test."""
+
+    def __init__(self, position: Position = TRIM_HORIZON, first: str = "0") -> None:
+        self.pool = BufferPool(1 << 20)
+        self.buffer = ShardBuffer("s", position, self.pool)
+        self.network = InlineNetwork()
+        self.clock = VirtualClock()
+        self.changes = 0
+        self.machine = Subscription("shard s", position)
+        lanes = LaneExecutor(1)
+        lanes.close()
+        self.runner = SubscriptionRunner(
+            ShardContext(
+                "orders", "arn", "s", first, "consumer", 30.0, self._nothing, self._changed
+            ),
+            self.machine,
+            self.buffer,
+            self.pool,
+            lanes.lane(),
+            self.network,  # type: ignore[arg-type]
+            self.clock,
+        )
+        self.runner._wake_at = lambda when: None  # type: ignore[method-assign]
+        self.open()
+
+    def open(self) -> int:
+        self.clock.advance(60)
+        self.runner.tell(Tick())
+        self.runner.tell(Opened(self.machine.generation))
+        return self.machine.generation
+
+    def feed(self, data: bytes, generation: int | None = None) -> Bench:
+        self.pool.request("s", len(data), lambda: None)
+        self.runner.process(generation or self.machine.generation, message(data))
+        return self
+
+    def held(self, start: Position) -> list[int]:
+        return [
+            n for b in self.buffer.read(start, self.buffer.available) for n in sequence_numbers(b)
+        ]
+
+    def _nothing(self, shard_id: str) -> None:
+        raise AssertionError("not asked for here")
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+
+def message(data: bytes) -> Message:
+    parser = MessageParser()
+    parser.feed(data)
+    found = parser.take()
+    assert found is not None
+    return found
