@@ -11,4 +11,12 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# Each run draws others, and many: `--hypothesis-profile=soak`.
+settings.register_profile(
+    "soak",
+    settings.get_profile("repeatable"),
+    derandomize=False,
+    max_examples=10_000,
+    print_blob=True,
+)
 settings.load_profile("repeatable")
