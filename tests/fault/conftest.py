@@ -1,0 +1,85 @@
+"""A double in fast time, and whatever reads from it; everything ends with the test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
+from tests.support.agents import STREAM, Agent
+from tests.support.fast import SPEED
+from tests.support.micro_batches import MicroBatches
+
+
+class Serve(Protocol):
+    def __call__(
+        self, settings: Settings | None = None, *faults: Fault, shards: int = 1
+    ) -> KinesisServer: ...
+
+
+class StartAgent(Protocol):
+    def __call__(self, kinesis: KinesisServer, **options: Any) -> Agent: ...
+
+
+class StartQuery(Protocol):
+    def __call__(self, kinesis: KinesisServer, **options: str) -> MicroBatches: ...
+
+
+@pytest.fixture
+def ending() -> Iterator[contextlib.ExitStack]:
+    """What was entered or given to it last ends first."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def serve(ending: contextlib.ExitStack) -> Serve:
+    """A double with a stream ``orders``, in time ``SPEED`` times as fast."""
+
+    def serve(settings: Settings | None = None, *faults: Fault, shards: int = 1) -> KinesisServer:
+        kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults)
+        ending.enter_context(kinesis)
+        kinesis.create_stream(STREAM, shards)
+        return kinesis
+
+    return serve
+
+
+@pytest.fixture
+def kinesis(serve: Serve) -> KinesisServer:
+    """A double with a stream ``orders`` of one shard."""
+    return serve()
+
+
+@pytest.fixture
+def start_agent(ending: contextlib.ExitStack) -> StartAgent:
+    """Starts agents that are closed before the double is."""
+
+    def start(kinesis: KinesisServer, **options: Any) -> Agent:
+        agent = Agent(kinesis, **options)
+        ending.callback(agent.close)
+        return agent
+
+    return start
+
+
+@pytest.fixture
+def agent(kinesis: KinesisServer, start_agent: StartAgent) -> Agent:
+    """An agent for ``kinesis``; it reads once it is told which shards."""
+    return start_agent(kinesis)
+
+
+@pytest.fixture
+def start_query(ending: contextlib.ExitStack, tmp_path: Path) -> StartQuery:
+    """Starts sources driven as Spark drives them, over one checkpoint."""
+
+    def start(kinesis: KinesisServer, **options: str) -> MicroBatches:
+        query = MicroBatches({**kinesis.options(STREAM), **options}, tmp_path, kinesis.clock)
+        ending.callback(query.close)
+        return query
+
+    return start
