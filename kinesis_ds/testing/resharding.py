@@ -8,9 +8,8 @@ even stream once, halving merges neighbours, and both leave no short-lived shard
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.testing.hashing import even_starts

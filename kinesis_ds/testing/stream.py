@@ -165,7 +165,8 @@ class Stream:
 
     def _open(self, hashes: tuple[int, int], now_ms: int, parents: tuple[Shard, ...] = ()) -> Shard:
         # A later second than the parents', even if it lies ahead: their numbers stay below.
-        created_s = max([now_ms // 1000, *(p.origin.created_s + 1 for p in parents)])
+        later_s = [p.origin.created_s + 1 for p in parents]
+        created_s = max([self.created_s, now_ms // 1000, *later_s])
         shard = Shard(Origin(created_s, self._next_index), hashes, now_ms, self._rng, parents)
         self._next_index += 1
         self.shards[shard.shard_id] = shard

@@ -25,7 +25,7 @@ def unseal(kind: str, token: str) -> dict[str, Any] | None:
         raw = pybase64.b64decode(token, validate=True)
     except (binascii.Error, ValueError):
         return None
-    if len(raw) < 4 or zlib.crc32(raw[4:]).to_bytes(4, "big") != raw[:4]:
+    if len(raw) < 5 or zlib.crc32(raw[4:]).to_bytes(4, "big") != raw[:4]:
         return None
     found: tuple[str, dict[str, Any]] = orjson.loads(raw[4:])
     return found[1] if found[0] == kind else None
