@@ -19,8 +19,8 @@ States and the stimuli that leave them::
     DIAGNOSING--Diagnosed----------------> WAITING | FAILED
     any       --Stop---------------------> STOPPED     (Close)
 
-Rules kept here, all of the service's (see ``limits``): one call a second; five seconds after a
-successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful
+Rules kept here, all of the service's (see ``limits``): one call a second, counted from the answer;
+five seconds after a successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful
 owner must get in soon), and inside the stream it means that somebody else's call succeeded just
 now. A generation number is given to each Open, and whatever comes from an older one is dropped and
 counted. Back-off is forgotten on progress only, not on a successful call: a stream that opens and
@@ -45,7 +45,7 @@ from kinesis_ds.errors import (
     TransientError,
 )
 from kinesis_ds.limits import SUBSCRIBE_AFTER_SUCCESS_S, SUBSCRIBE_MIN_INTERVAL_S
-from kinesis_ds.position import TRIM_HORIZON, After, Position
+from kinesis_ds.position import TRIM_HORIZON, Position, refuses_position
 
 _BACKOFF_CAP_S = 30.0
 _CONTENTION_WARNING_S = 30.0
@@ -321,6 +321,8 @@ class Subscription:
                 self._contended_since = None
                 return []
             case Refused() if self.state is State.OPENING:
+                # The service counts from when the call reached it, which may have taken a while.
+                self._last_call = now
                 return self._on_failure(stimulus.error, now)
             case Progressed() if self.state is State.STREAMING:
                 return self._on_progress(stimulus, now)
@@ -441,7 +443,7 @@ class Subscription:
         return instructions
 
     def _on_refused_position(self, error: InvalidRequestError, now: float) -> list[Instruction]:
-        if not isinstance(self.position, After):
+        if not refuses_position(error, self.position):
             return self._fail(error)
         if self._fail_on_data_loss:
             return self._fail(
