@@ -20,11 +20,11 @@ States and the stimuli that leave them::
     any       --Stop---------------------> STOPPED     (Close)
 
 Rules kept here, all of the service's (see ``limits``): one call a second, counted from the answer;
-five seconds after a successful call; ResourceInUse is waited out at a fixed floor, without escalation (the rightful
-owner must get in soon), and inside the stream it means that somebody else's call succeeded just
-now. A generation number is given to each Open, and whatever comes from an older one is dropped and
-counted. Back-off is forgotten on progress only, not on a successful call: a stream that opens and
-closes without an event must not be hammered.
+five seconds after a successful call; ResourceInUse is waited out at a fixed floor, without
+escalation (the rightful owner must get in soon), and inside the stream it means that somebody
+else's call succeeded just now. A generation number is given to each Open, and whatever comes from
+an older one is dropped and counted. Back-off is forgotten on progress only, not on a successful
+call: a stream that opens and closes without an event must not be hammered.
 """
 
 from __future__ import annotations
