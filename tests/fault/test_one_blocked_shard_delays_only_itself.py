@@ -1,0 +1,65 @@
+"""A shard that is full, silent, refused or slow, and its neighbours on the same loop (F3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_ds.limits import MIB
+from kinesis_ds.testing import CloseStream, Fault, NoAnswer, Refuse, Stall, Trickle
+from tests.fault.conftest import Serve, StartAgent
+from tests.support.agents import FIRST, SECOND, numbered, put_to, subscribe_calls
+from tests.support.polling import eventually
+
+pytestmark = pytest.mark.fault
+
+
+def test_a_full_shard_stops_alone_and_loses_nothing(serve: Serve, start_agent: StartAgent) -> None:
+    """F3: its neighbour gets each record and its heartbeats; room brings the rest of it."""
+    kinesis = serve(shards=2)
+    flood = numbered(1, 500, 20_000)
+    put_to(kinesis, FIRST, *flood)
+    agent = start_agent(kinesis, buffer_bytes=2 * MIB).assign(FIRST, SECOND)
+    eventually(lambda: agent.pool()["waiting"] == 1, "the first shard waits for room")
+
+    for n in range(1, 11):
+        put_to(kinesis, SECOND, b"%d" % n)
+        agent.take_until(numbered(1, n), SECOND)
+    events = agent.shard(SECOND)["events"]
+    eventually(lambda: agent.shard(SECOND)["events"] >= events + 2, "two heartbeats")
+    stalled_at = len(agent.held(FIRST))
+    assert agent.held(FIRST) == flood[:stalled_at]
+    assert stalled_at < 100
+
+    agent.take_until(flood, FIRST)
+    assert agent.pool()["peak_bytes"] <= 2 * MIB
+    assert len(kinesis.calls.calls("SubscribeToShard")) == 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault(Stall(), shard=FIRST, times=None), id="half-open"),
+        pytest.param(Fault(NoAnswer(), shard=FIRST, times=None), id="no answer"),
+        pytest.param(Fault(CloseStream(), shard=FIRST, times=None), id="closed again and again"),
+        pytest.param(
+            Fault(Refuse("InternalFailureException", status=500), shard=FIRST, times=None),
+            id="refused",
+        ),
+        pytest.param(Fault(Trickle(1), shard=FIRST, event=0), id="byte by byte"),
+    ],
+)
+def test_a_troubled_shard_does_not_delay_its_neighbour(
+    serve: Serve, start_agent: StartAgent, fault: Fault
+) -> None:
+    """F3: whatever happens to one subscription, the other one's records come, with one call."""
+    kinesis = serve(None, fault, shards=2)
+    put_to(kinesis, FIRST, *numbered(1, 20, 200))
+    agent = start_agent(kinesis).assign(FIRST, SECOND)
+    eventually(kinesis.struck, "trouble")
+
+    for n in range(1, 6):
+        put_to(kinesis, SECOND, b"%d" % n)
+        agent.take_until(numbered(1, n), SECOND)
+    assert len(subscribe_calls(kinesis, SECOND)) == 1
+    assert agent.errors(SECOND) == {}
+    assert agent.agent.failure() is None
