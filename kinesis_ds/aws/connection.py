@@ -21,8 +21,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
 
-from kinesis_ds.aws.faults import service_error, translate
-from kinesis_ds.errors import ProtocolError, TransientError
+from kinesis_ds.aws.faults import foreign_error, service_error, translate
+from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_FRAME_BYTES
 from kinesis_ds.position import After, AtTimestamp, Position, TrimHorizon
 
@@ -225,10 +225,7 @@ def _error_of(
     code = code.rpartition("#")[2].partition(":")[0] or f"HTTP {response.status}"
     message = _text(parsed, "message") or _text(parsed, "Message")
     if not parsed and response.status < 500:
-        return TransientError(
-            f"{operation} for {target} answered HTTP {response.status} without a Kinesis error.",
-            "Is the endpoint a Kinesis endpoint?",
-        )
+        return foreign_error(operation, target, response.status)
     return service_error(operation, target, code, message, response.status)
 
 

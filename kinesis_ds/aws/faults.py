@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import traceback
 
 import aiohttp
 from botocore.exceptions import (
@@ -30,6 +31,7 @@ from kinesis_ds.errors import (
     InvalidRequestError,
     KinesisConnectorError,
     OptionError,
+    ProtocolError,
     ResourceInUseError,
     StreamNotFoundError,
     ThrottledError,
@@ -85,6 +87,11 @@ _CREDENTIALS = re.compile(
 )
 
 
+# Where an answer is made sense of, and under which names it is at hand there.
+_READERS = frozenset({"aiobotocore.endpoint", "aiobotocore.parsers", "botocore.parsers"})
+_ANSWERS = ("response_dict", "response")
+
+
 def service_error(
     operation: str, target: str, code: str, message: str, status: int = 400
 ) -> KinesisConnectorError:
@@ -130,6 +137,33 @@ def service_error(
     return error
 
 
+def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorError:
+    """The error for an answer that is none of Kinesis: a proxy's, a load balancer's.
+
+    What such a machine cannot do now it may do later, but for a request that is too large for it.
+    """
+    said = f"{operation} for {target} answered HTTP {status} without a Kinesis error."
+    error: KinesisConnectorError
+    if status in (413, 414):
+        error = InvalidRequestError(
+            said, "What stands between here and Kinesis limits requests: lower batchMaxBytes."
+        )
+    elif status == 429:
+        error = ThrottledError(
+            said, "A limit was reached that is not of Kinesis; the connector tries again."
+        )
+    elif status < 300:
+        error = ProtocolError(
+            f"{operation} for {target} answered HTTP {status} with something that is not an answer "
+            "of Kinesis.",
+            "Is the endpoint a Kinesis endpoint?",
+        )
+    else:
+        error = TransientError(said, "Is the endpoint a Kinesis endpoint?")
+    error.code = f"HTTP {status}"
+    return error
+
+
 def translate(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
     """The connector's error for whatever a client library raised.
 
@@ -141,9 +175,13 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         error = exc.response.get("Error", {})
         # Errors inside an event stream carry no ResponseMetadata.
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-        return service_error(
-            operation, target, error.get("Code", "Unknown"), error.get("Message", ""), status
-        )
+        code = error.get("Code", "Unknown")
+        if code == str(status):  # botocore's word for an answer that has no code
+            return foreign_error(operation, target, status)
+        return service_error(operation, target, code, error.get("Message", ""), status)
+    status = _status_of_unreadable(exc)
+    if status is not None:
+        return foreign_error(operation, target, status)
     if isinstance(exc, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
         return AccessError(
             f"No usable AWS credentials for {operation} on {target}: {exc}.",
@@ -179,3 +217,22 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
     return InternalError(
         f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this."
     )
+
+
+def _status_of_unreadable(exc: BaseException) -> int | None:
+    """The HTTP status of the answer that botocore tripped over; None for other errors.
+
+    It expects what the model promises, and whatever else comes is an AttributeError, a TypeError, a
+    RecursionError or the like, in which nothing but the traceback tells what it was about.
+    """
+    if isinstance(exc, (BotoCoreError, aiohttp.ClientError, OSError)):
+        return None
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        if frame.f_globals.get("__name__") not in _READERS:
+            continue
+        for name in _ANSWERS:
+            answer = frame.f_locals.get(name)
+            status = answer.get("status_code") if isinstance(answer, dict) else None
+            if isinstance(status, int):
+                return status
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -12,16 +13,18 @@ from kinesis_ds.aws.faults import translate
 from kinesis_ds.errors import (
     ConsumerError,
     KinesisConnectorError,
+    ProtocolError,
     ResourceInUseError,
     StreamNotFoundError,
     ThrottledError,
+    shown,
 )
 from kinesis_ds.limits import KIB, RECORD_MAX_BYTES_DEFAULT
 from kinesis_ds.options import StreamId
 from kinesis_ds.shards import Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.clock import Clock
@@ -65,18 +68,20 @@ async def describe_stream(connection: Connection, stream: StreamId) -> StreamInf
             f"{connection.endpoint_label}.",
             exc.remedy,
         ) from exc
-    summary = answer["StreamDescriptionSummary"]
-    if summary["StreamStatus"] == "DELETING":
+    with _reading("DescribeStreamSummary", stream):
+        summary = answer["StreamDescriptionSummary"]
+        info = StreamInfo(
+            name=summary["StreamName"],
+            arn=summary["StreamARN"],
+            created_ms=round(summary["StreamCreationTimestamp"].timestamp() * 1000),
+            status=summary["StreamStatus"],
+            server_time=_server_time(answer),
+            # Servers (and SDKs) from before UpdateMaxRecordSize do not say.
+            max_record_bytes=summary.get("MaxRecordSizeInKiB", 0) * KIB or RECORD_MAX_BYTES_DEFAULT,
+        )
+    if info.status == "DELETING":
         raise StreamNotFoundError(f"The stream {stream.label} is being deleted.")
-    return StreamInfo(
-        name=summary["StreamName"],
-        arn=summary["StreamARN"],
-        created_ms=round(summary["StreamCreationTimestamp"].timestamp() * 1000),
-        status=summary["StreamStatus"],
-        server_time=_server_time(answer),
-        # Servers (and SDKs) from before UpdateMaxRecordSize do not say.
-        max_record_bytes=summary.get("MaxRecordSizeInKiB", 0) * KIB or RECORD_MAX_BYTES_DEFAULT,
-    )
+    return info
 
 
 async def list_shards(connection: Connection, stream: StreamId) -> dict[str, Shard]:
@@ -85,9 +90,10 @@ async def list_shards(connection: Connection, stream: StreamId) -> dict[str, Sha
     request: dict[str, Any] = stream.request()
     while True:
         answer = await _control(connection.client.list_shards, stream, **request)
-        for raw in answer["Shards"]:
-            shard = _shard(raw)
-            shards[shard.shard_id] = shard
+        with _reading("ListShards", stream):
+            for raw in answer["Shards"]:
+                shard = _shard(raw)
+                shards[shard.shard_id] = shard
         token = answer.get("NextToken")
         if not token:
             return shards
@@ -122,7 +128,7 @@ async def ensure_consumer(
                 continue
             state = described["ConsumerStatus"]
             if state == "ACTIVE":
-                return str(described["ConsumerARN"])
+                return described["ConsumerARN"]
         except (ThrottledError, ResourceInUseError) as exc:
             state = str(exc)
         if clock.monotonic() >= deadline:
@@ -159,7 +165,7 @@ async def deregister_consumer(connection: Connection, info: StreamInfo, consumer
 
 async def _consumer(
     connection: Connection, info: StreamInfo, consumer: str
-) -> dict[str, Any] | None:
+) -> dict[str, str] | None:
     try:
         answer = await _control(
             connection.client.describe_stream_consumer,
@@ -169,7 +175,9 @@ async def _consumer(
         )
     except StreamNotFoundError:
         return None
-    return dict(answer["ConsumerDescription"])
+    with _reading("DescribeStreamConsumer", StreamId(arn=info.arn)):
+        described = answer["ConsumerDescription"]
+        return {member: str(described[member]) for member in ("ConsumerStatus", "ConsumerARN")}
 
 
 async def _control(method: Callable[..., Awaitable[Any]], stream: StreamId, **request: Any) -> Any:
@@ -179,6 +187,19 @@ async def _control(method: Callable[..., Awaitable[Any]], stream: StreamId, **re
         operation = "".join(word.capitalize() for word in method.__name__.split("_"))
         error: KinesisConnectorError = translate(exc, operation, f"stream {stream.label}")
         raise error from exc
+
+
+@contextlib.contextmanager
+def _reading(operation: str, stream: StreamId) -> Iterator[None]:
+    """Members that are missing or of another kind are the answer's fault, and said to be."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        raise ProtocolError(
+            f"{operation} for stream {stream.label} was answered without what Kinesis promises "
+            f"({type(exc).__name__}: {shown(exc.args[0] if exc.args else '')}).",
+            "Is the endpoint a Kinesis endpoint?",
+        ) from exc
 
 
 def _shard(raw: dict[str, Any]) -> Shard:

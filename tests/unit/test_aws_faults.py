@@ -9,6 +9,8 @@ import aiohttp
 import botocore.exceptions as botocore_errors
 import pytest
 from botocore.exceptions import ClientError
+from botocore.parsers import create_parser
+from botocore.session import get_session
 
 from kinesis_ds.aws.faults import service_error, translate
 from kinesis_ds.errors import (
@@ -18,6 +20,7 @@ from kinesis_ds.errors import (
     InvalidRequestError,
     KinesisConnectorError,
     OptionError,
+    ProtocolError,
     ResourceInUseError,
     StreamNotFoundError,
     ThrottledError,
@@ -131,6 +134,56 @@ def test_what_client_libraries_raise_is_translated(exc: Exception, kind: type[Ex
 
     assert type(error) is kind
     assert "stream orders" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (302, TransientError),
+        (403, TransientError),
+        (404, TransientError),
+        (408, TransientError),
+        (413, InvalidRequestError),
+        (414, InvalidRequestError),
+        (429, ThrottledError),
+        (502, TransientError),
+    ],
+)
+def test_an_answer_without_a_code_of_kinesis_is_a_proxys(
+    status: int, kind: type[Exception]
+) -> None:
+    """botocore puts the HTTP status where the code would be, and the page where the message is."""
+    error = translate(client_error(str(status), "<html>no</html>", status), "PutRecords", "s")
+
+    assert type(error) is kind
+    assert f"HTTP {status} without a Kinesis error" in str(error)
+    assert "<html>" not in str(error)
+
+
+def parsed_by_botocore(status: int, body: bytes) -> Exception:
+    """What botocore's own parser raises over an answer."""
+    model = get_session().get_service_model("kinesis").operation_model("PutRecords")
+    answer = {"status_code": status, "headers": {}, "body": body, "context": {}}
+    with pytest.raises(Exception) as caught:  # each body gives another one
+        create_parser("json").parse(answer, model.output_shape)
+    return caught.value
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"\xff{}", b'{"Records": ["a"]}', b'{"Records": 5}'])
+def test_what_botocore_cannot_parse_is_not_called_a_bug_of_ours(body: bytes) -> None:
+    """Its parser raises AttributeError, TypeError, ... over whatever the model does not foresee."""
+    error = translate(parsed_by_botocore(200, body), "PutRecords", "stream s")
+
+    assert type(error) is ProtocolError
+    assert "answered HTTP 200 with something that is not an answer of Kinesis" in str(error)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"[" * 100_000])
+def test_a_5xx_answer_that_botocore_cannot_parse_is_waited_out(body: bytes) -> None:
+    """The status says enough."""
+    error = translate(parsed_by_botocore(503, body), "PutRecords", "stream s")
+
+    assert type(error) is TransientError
 
 
 def test_our_own_errors_pass_unchanged() -> None:
