@@ -128,7 +128,8 @@ class Sender:
             tries += 1
             records, why = await self._try(records, deadline)
             self._request_ended()
-            if not records:
+            # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
+            if not records or self._closed:
                 return
             longest = min(_BACKOFF_CAP_S, _BACKOFF_BASE_S * 2 ** min(tries - 1, 10))
             pause = self._uniform(0.0, longest)
@@ -144,6 +145,9 @@ class Sender:
             )
             await asyncio.sleep(pause)
             await self._request_slot()
+            if now() >= deadline:  # the slot came too late for another call
+                self._request_ended()
+                raise self._exhausted(records, tries, why)
 
     async def _try(self, records: list[Record], deadline: float) -> tuple[list[Record], str]:
         """One call. Returns the records to send again and the reason of the last of them."""

@@ -201,6 +201,67 @@ def test_exhausted_retries_fail_the_task_and_say_why() -> None:
     assert outcome.written == (ShardWrites("shardId-0", "1", "1", 1, 10),)
 
 
+def test_a_slot_that_comes_too_late_leaves_the_reason_as_it_was() -> None:
+    """The task is told of the throttling, not of a call that was never made."""
+
+    async def slowly(names: list[str]) -> list[dict[str, str]]:
+        await asyncio.sleep(12.0)
+        return [stored(1) for _ in names]
+
+    kinesis = Kinesis(lambda names, call: [THROTTLED] if names == ["a"] else slowly(names))
+    outcome = Outcome(kinesis, requests=1, retry_timeout_s=20)
+
+    async def run() -> None:
+        sender = Sender(
+            kinesis.put,
+            outcome.window,
+            label="s",
+            retry_timeout_s=20,
+            counters=outcome.counters,
+            uniform=lambda low, high: high,
+        )
+        outcome.window.acquire(1, 10, 0.0)
+        sender.send(request("a"))  # tried at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3; due again at 11.3
+        await asyncio.sleep(10)
+        outcome.window.acquire(1, 10, 0.0)
+        sender.send(request("b"))  # has the only slot until 22
+        with pytest.raises(WriteError, match=r"\(7 tries\).*Rate exceeded for shard shardId-3"):
+            while sender.busy:
+                await asyncio.sleep(1.0)
+                outcome.window.check()
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+    assert [names for _, names in kinesis.calls] == [["a"]] * 7 + [["b"]]
+
+
+def test_nothing_is_sent_again_after_closing() -> None:
+    """Before Python 3.12, wait_for swallows a cancellation that comes together with the answer."""
+    outcome = Outcome(Kinesis(lambda names, call: [THROTTLED]))
+
+    async def run() -> None:
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def put(entries: list[dict[str, Any]]) -> Any:
+            outcome.kinesis.calls.append((0.0, []))
+            return await answered
+
+        sender = Sender(
+            put, outcome.window, label="s", retry_timeout_s=60, counters=outcome.counters
+        )
+        outcome.window.acquire(1, 10, 0.0)
+        sender.send(request("a"))
+        await asyncio.sleep(0.01)
+        answered.set_result({"Records": [THROTTLED]})
+        await asyncio.sleep(0)  # the answer is there, and nobody has looked at it yet
+        await sender.aclose()
+        assert asyncio.get_running_loop().time() < 0.1
+        assert not sender.busy
+
+    run_in_virtual_time(run())
+    assert len(outcome.kinesis.calls) == 1
+
+
 def test_a_server_that_never_answers_fails_the_task_by_the_deadline() -> None:
     """Each call has a time-out, and all of them together the record's deadline."""
 
