@@ -123,12 +123,19 @@ class Packer:
         limits: What a request and a record may hold.
         partition: The task's partition, for messages.
         make_key: Called for each row that has no partition key.
+        look_again: Called before a row is refused for its size; returns the stream's record limit
+            as it is now, which may have been raised.
     """
 
     def __init__(
-        self, limits: PackingLimits, partition: int, make_key: Callable[[], str] | None = None
+        self,
+        limits: PackingLimits,
+        partition: int,
+        make_key: Callable[[], str] | None = None,
+        look_again: Callable[[], int] | None = None,
     ) -> None:
         self._limits = limits
+        self._look_again = look_again
         self._partition = partition
         self._make_key = make_key or random_keys()
         self._row = 0
@@ -175,6 +182,8 @@ class Packer:
                     "A null partitionKey is fine: such rows are spread evenly.",
                 )
             size = len(data) + key_bytes
+            if size > most and self._look_again is not None:
+                most = self._look_again()
             if size > most:
                 raise self._refused(
                     f"it has {size} bytes (data {len(data)}, partitionKey {key_bytes}), and the "

@@ -25,7 +25,7 @@ from kinesis_ds.metrics import StatisticsFile
 from kinesis_ds.writer.counters import SinkCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from kinesis_ds.options import WriteOptions
 
@@ -44,18 +44,26 @@ _MAX_IDLE = 4
 class SinkService:
     """An open client for one stream, on a network thread of its own.
 
+    Args:
+        options: The stream, and how to reach it.
+        new_loop: Makes the thread's event loop; a test may let its time pass faster.
+
     Attributes:
-        record_bytes: The stream's record limit, partition key included.
+        record_bytes: The stream's record limit when it was looked at last, partition key included.
         tasks: How many tasks use it now; kept by the registry.
     """
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    ) -> None:
         self._options = options
         self._label = f"stream {options.stream.label}"
         self._connection = Connection(
             options.aws, max_connections=options.max_in_flight_requests, client_attempts=1
         )
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._serve, name="kinesis-sink", daemon=True)
         self.record_bytes = 0
         self.tasks = 0
@@ -67,14 +75,21 @@ class SinkService:
             KinesisConnectorError: It is not, or cannot be reached, or may not be asked.
         """
         self._thread.start()
-        longest = max(_CHECK_TIMEOUT_S, self._options.retry_timeout_s)
         try:
-            info = self.call(self._open(), longest + _GRACE_S)
+            self._look(self._open())
         except BaseException:
             self.close()
             raise
-        self.record_bytes = info.max_record_bytes
         logger.info("sink connected target=%s record_bytes=%d", self._label, self.record_bytes)
+
+    def look_at_stream(self) -> int:
+        """Look at the stream as it is now; returns its record limit.
+
+        Raises:
+            KinesisConnectorError: It is not there, or cannot be reached, or may not be asked.
+        """
+        self._look(self._describe())
+        return self.record_bytes
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Run a coroutine on the network thread and wait for its result, at most ``timeout_s``."""
@@ -117,6 +132,10 @@ class SinkService:
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSE_TIMEOUT_S)
 
+    def _look(self, work: Coroutine[Any, Any, StreamInfo]) -> None:
+        longest = max(_CHECK_TIMEOUT_S, self._options.retry_timeout_s)
+        self.record_bytes = self.call(work, longest + _GRACE_S).max_record_bytes
+
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
@@ -126,6 +145,9 @@ class SinkService:
 
     async def _open(self) -> StreamInfo:
         await self._connection.__aenter__()
+        return await self._describe()
+
+    async def _describe(self) -> StreamInfo:
         started = time.monotonic()
         tries = 0
         while True:
@@ -162,9 +184,16 @@ class SinkService:
 
 
 class Registry:
-    """The services and counters of this process. Thread-safe."""
+    """The services and counters of this process. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        new_loop: Makes the event loop of each service.
+    """
+
+    def __init__(
+        self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    ) -> None:
+        self._new_loop = new_loop
         self._lock = threading.Lock()
         self._services: dict[WriteOptions, SinkService] = {}
         self._counters: dict[tuple[str | None, str], SinkCounters] = {}
@@ -219,7 +248,7 @@ class Registry:
         with self._lock:
             service = self._services.get(options)
             if service is None:
-                service = SinkService(options)
+                service = SinkService(options, self._new_loop)
                 service.start()
                 self._services[options] = service
             service.tasks += 1

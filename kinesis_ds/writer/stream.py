@@ -137,6 +137,7 @@ class KinesisStreamWriter(StreamWriterBase):
                 service.record_bytes,
             ),
             partition,
+            look_again=service.look_at_stream,
         )
         counters.opened(window)
         try:

@@ -56,6 +56,24 @@ def test_an_oversized_row_is_named_with_position_and_size() -> None:
         pack(columns)
 
 
+def test_a_limit_that_was_raised_meanwhile_is_seen_before_a_row_is_refused() -> None:
+    """The stream is asked once for a row, and only for one that the old limit refuses."""
+    asked: list[int] = []
+
+    def look_again() -> int:
+        asked.append(1)
+        return 20
+
+    columns = Columns([b"x" * n for n in (9, 18, 19, 20)], ["k"] * 4, None)
+    packer = Packer(PackingLimits(1, MIB, record_bytes=10), 7, look_again=look_again)
+    packed = packer.pack([columns])
+
+    assert [next(packed).size for _ in range(2)] == [10, 19]
+    with pytest.raises(WriteError, match=r"Row 3 of partition 7 .* 21 bytes .* takes 20 a record"):
+        list(packed)
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
