@@ -31,6 +31,10 @@ def _is_ours(item: pytest.Item) -> bool:
     return item.path.is_relative_to(os.path.dirname(__file__))
 
 
+def _needs_servers(item: pytest.Item) -> bool:
+    return _is_ours(item) and item.get_closest_marker("chaos") is None  # those bring the double
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by place, so that no test here can miss the marker and run in the wrong tier."""
     for item in items:
@@ -41,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Install the servers before the first test: that takes longer than a test's timeout."""
-    if session.config.option.collectonly or not any(map(_is_ours, session.items)):
+    if session.config.option.collectonly or not any(map(_needs_servers, session.items)):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():

@@ -1,0 +1,78 @@
+"""Plays a PySpark worker: long-lived, one task at a time, each from the source into the sink."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from integration.chaos.engine.processes import left_over
+from integration.chaos.engine.recording import record_calls, tagged
+from integration.chaos.payload import head_of, read_data
+from integration.chaos.schedule import Moment
+from kinesis_ds.agent import client
+from kinesis_ds.errors import KinesisConnectorError
+from kinesis_ds.options import parse_write_options
+from kinesis_ds.writer import service
+from kinesis_ds.writer.stream import KinesisStreamWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = list[list[str | None]]
+
+
+def work(channel: Connection, folder: Path, sink: Mapping[str, str]) -> None:
+    """Take tasks until told to stop, or until the driver is gone."""
+    record_calls(folder)
+    pickled_writer = pickle.dumps(KinesisStreamWriter(parse_write_options(sink)))
+    while True:
+        what, *task = channel.recv()
+        if what == "stop":
+            # What Python does at the end of the process, so that it can be looked at.
+            service.REGISTRY.close()
+            client._clients.close()  # its own way to close is at exit
+            channel.send([f"worker {os.getpid()}: {left}" for left in left_over()])
+            return
+        reader, partition, tag, dies = task
+        try:
+            rows = _run(reader, partition, pickled_writer, tag, dies)
+        except KinesisConnectorError as exc:
+            channel.send(("error", type(exc).__name__, exc.retryable, str(exc)))
+        else:
+            channel.send(("done", rows))
+
+
+def _run(
+    pickled_reader: bytes, partition: bytes, pickled_writer: bytes, tag: str, dies: Moment | None
+) -> Rows:
+    reader, writer = pickle.loads(pickled_reader), pickle.loads(pickled_writer)  # noqa: S301
+    rows: Rows = []
+
+    def through() -> Iterator[pa.RecordBatch]:
+        for batch in reader.read(pickle.loads(partition)):  # noqa: S301
+            rows.extend(_rows(batch))
+            if dies == "read":
+                _die()
+            yield tagged(batch, tag)
+
+    writer.write(through())
+    if dies == "written":
+        _die()
+    return rows
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[list[str | None]]:
+    """What is kept of a batch: where each record was, and its names; of a damaged one nothing."""
+    for item in batch.to_pylist():
+        whole = read_data(item["data"])
+        kept = head_of(item["data"]).hex() if whole and whole.key == item["partitionKey"] else ""
+        yield [item["shardId"], item["sequenceNumber"], item["partitionKey"], kept]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
