@@ -61,7 +61,7 @@ def main() -> int:
     except OSError as exc:
         sys.stderr.write(f"port {arguments.port} cannot be had: {exc}\n")
         return 1
-    with server:
+    try:
         _say(f"Kinesis at {server.endpoint} (region {settings.region}; any credentials)")
         if arguments.tls:
             _say(f"       and {server.tls_endpoint} (AWS_CA_BUNDLE={server.ca_file})")
@@ -76,6 +76,8 @@ def main() -> int:
             Counter((call.target.operation, call.outcome) for call in server.calls).items()
         ):
             _say(f"{count:8d}  {operation}  {outcome}")
+    finally:
+        server.stop()
     return 0
 
 

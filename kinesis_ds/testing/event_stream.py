@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from kinesis_ds.testing.replay import Replay
 
 
+# What a replaced subscription's client gets to take what is still to be said, in real seconds.
+_LAST_WORDS_S = 0.5
+
+
 class TakenOver(Exception):  # noqa: N818  # what happened, not an error of anybody
     """Another subscription has taken over while this one's client did not read."""
 
@@ -165,8 +169,11 @@ class EventStreamWriter:
             while not writing.done():
                 ticket = self._changes.ticket(self._key)
                 if self._subscription.superseded and not self._outlive:
-                    self._reply.tear()
-                    raise TakenOver
+                    await asyncio.wait({writing}, timeout=_LAST_WORDS_S)
+                    if not writing.done():
+                        self._reply.tear(at_once=True)
+                        raise TakenOver
+                    break
                 waiting = asyncio.ensure_future(self._changes.wait(self._key, ticket))
                 try:
                     await asyncio.wait({writing, waiting}, return_when=asyncio.FIRST_COMPLETED)

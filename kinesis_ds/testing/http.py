@@ -42,8 +42,8 @@ class Reply(Protocol):
     async def end(self) -> None:
         """End the body properly."""
 
-    def tear(self) -> None:
-        """Break off: what was written still arrives, and no end."""
+    def tear(self, *, at_once: bool = False) -> None:
+        """Break off without an end: what was written still arrives, unless ``at_once``."""
 
 
 Handler = Callable[[Request, Reply], Awaitable[None]]
@@ -69,10 +69,13 @@ class _Http1Reply:
         assert self.response is not None
         await self.response.write_eof()
 
-    def tear(self) -> None:
+    def tear(self, *, at_once: bool = False) -> None:
         self.torn = True
         if self._request.transport is not None:
-            self._request.transport.close()
+            if at_once:
+                self._request.transport.abort()
+            else:
+                self._request.transport.close()
 
 
 def http1_protocol(handler: Handler) -> web.Server:

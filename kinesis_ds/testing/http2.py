@@ -72,7 +72,8 @@ class _Stream:
             self._connection.h2.end_stream(self._id)
         self._connection.flush()
 
-    def tear(self) -> None:
+    def tear(self, *, at_once: bool = False) -> None:
+        del at_once  # what waits for the stream's window is never sent in any case
         with contextlib.suppress(h2.exceptions.ProtocolError):
             self._connection.h2.reset_stream(self._id, h2.errors.ErrorCodes.INTERNAL_ERROR)
         self._connection.flush()
@@ -96,6 +97,9 @@ class Http2Protocol(asyncio.Protocol):
     Args:
         handler: Answers each request, in a task of its own.
         connected: Where the connection counts itself while it is open.
+
+    Attributes:
+        transport: None once it is lost.
     """
 
     def __init__(self, handler: Handler, connected: set[Http2Protocol]) -> None:
@@ -105,13 +109,13 @@ class Http2Protocol(asyncio.Protocol):
         self._handler = handler
         self._connected = connected
         self._streams: dict[int, _Stream] = {}
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(_HIGH_WATER)
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(_HIGH_WATER)
         self._connected.add(self)
         self.h2.initiate_connection()
         # Bodies of PutRecords reach 14 MB: the window is not what tests are about.
@@ -119,7 +123,7 @@ class Http2Protocol(asyncio.Protocol):
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self.transport = None
         self._connected.discard(self)
         self._writable.set()
         for stream in tuple(self._streams.values()):
@@ -136,20 +140,20 @@ class Http2Protocol(asyncio.Protocol):
     async def drained(self) -> None:
         """Wait while the socket takes no more."""
         await self._writable.wait()
-        if self._transport is None:
+        if self.transport is None:
             raise ConnectionResetError("the connection is lost")
 
     def flush(self) -> None:
-        if self._transport is not None and (data := self.h2.data_to_send()):
-            self._transport.write(data)
+        if self.transport is not None and (data := self.h2.data_to_send()):
+            self.transport.write(data)
 
     def close(self) -> None:
         """Say GOAWAY and close."""
-        if self._transport is not None:
+        if self.transport is not None:
             with contextlib.suppress(h2.exceptions.ProtocolError):
                 self.h2.close_connection()
             self.flush()
-            self._transport.close()
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -419,12 +419,20 @@ class KinesisServer:
         for listener in self._listeners:
             listener.close()
         self._listeners = []
+        transports = [connection.transport for connection in self._http2]
         for connection in tuple(self._http2):
             connection.close()
         if self._http1 is not None:
+            transports += [connection.transport for connection in self._http1.connections]
             self._http1.pre_shutdown()
             await self._http1.shutdown(_GRACE_S)
             self._http1 = None
+        for transport in transports:
+            if transport is not None:
+                transport.abort()  # what a client does not take would hold it open
+        # Transports end in the loop's next rounds, and TLS takes a few.
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     def _by_alpn(self) -> asyncio.Protocol:
         assert self._http1 is not None
