@@ -124,9 +124,10 @@ class Sender:
         now = asyncio.get_running_loop().time
         deadline = now() + self._retry_timeout_s
         tries = 0
+        why = ""
         while True:
             tries += 1
-            records, why = await self._try(records, deadline)
+            records, why = await self._try(records, deadline, why)
             self._request_ended()
             # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
             if not records or self._closed:
@@ -149,8 +150,13 @@ class Sender:
                 self._request_ended()
                 raise self._exhausted(records, tries, why)
 
-    async def _try(self, records: list[Record], deadline: float) -> tuple[list[Record], str]:
-        """One call. Returns the records to send again and the reason of the last of them."""
+    async def _try(
+        self, records: list[Record], deadline: float, before: str
+    ) -> tuple[list[Record], str]:
+        """One call. Returns the records to send again and the reason of the last of them.
+
+        A call that the deadline cuts short proves nothing: the reason ``before`` it stands.
+        """
         timeout = min(_CALL_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
         self._counters.add_request()
         try:
@@ -158,12 +164,9 @@ class Sender:
                 self._put([r.entry for r in records]), max(0.0, timeout)
             )
         except asyncio.TimeoutError:
-            return self._all_again(
-                records,
-                TransientError(
-                    f"PutRecords for {self._label} got no answer within {timeout:.0f}s."
-                ),
-            )
+            said = f"PutRecords for {self._label} got no answer within {timeout:.0f}s."
+            records, why = self._all_again(records, TransientError(said))
+            return records, before if before and timeout < _CALL_TIMEOUT_S else why
         except KinesisConnectorError as exc:
             if not exc.retryable:
                 raise

@@ -235,6 +235,20 @@ def test_a_slot_that_comes_too_late_leaves_the_reason_as_it_was() -> None:
     assert [names for _, names in kinesis.calls] == [["a"]] * 7 + [["b"]]
 
 
+def test_a_call_that_the_deadline_cuts_short_leaves_the_reason_as_it_was() -> None:
+    """Two minutes of throttling are not told as 'no answer within 1s'."""
+
+    async def slowly() -> list[dict[str, str]]:
+        await asyncio.sleep(5.0)
+        return [stored(1)]
+
+    kinesis = Kinesis(lambda names, call: [THROTTLED] if call < 6 else slowly())
+    outcome = Outcome(kinesis, retry_timeout_s=4).send(request("a"))
+
+    assert isinstance(outcome.error, WriteError)
+    assert "(6 tries). The last reason: Provisioned" in str(outcome.error)
+
+
 def test_nothing_is_sent_again_after_closing() -> None:
     """Before Python 3.12, wait_for swallows a cancellation that comes together with the answer."""
     outcome = Outcome(Kinesis(lambda names, call: [THROTTLED]))
