@@ -1,0 +1,60 @@
+"""Throttled records are sent again with growing, jittered pauses (F51)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kinesis_ds.errors import WriteError
+from kinesis_ds.testing import FailRecords, Settings
+from tests.support.sinks import STREAM, Sink, put_fault, rows
+
+pytestmark = pytest.mark.fault
+
+
+def pauses(sink: Sink) -> list[float]:
+    """Between the calls of a task with one request, in the double's time."""
+    return [later.at - sooner.at for sooner, later in pairwise(sink.calls())]
+
+
+def test_pauses_grow_and_are_drawn() -> None:
+    """F51: 40 s of throttling are some twenty calls, not thousands, and no two pauses alike."""
+    with Sink(put_fault(FailRecords(), times=None)) as sink:
+        sink.write(range(10), retryTimeout="40s").said(WriteError)
+        found = pauses(sink)
+
+    # Seven pauses up to the cap of 5 s, then 2.5 s each on average. A pause is never shorter than
+    # it was drawn, and longer only as far as the machine is late.
+    assert 8 <= len(found) <= 50
+    longest = [min(5.0, 0.1 * 2**n) for n in range(len(found))]
+    assert sum(found) >= 0.25 * sum(longest)
+    # Full jitter: some pause in the second half is less than half of what it may be.
+    assert any(pause < most / 2 for pause, most in list(zip(found, longest, strict=True))[4:])
+
+
+def test_requests_that_failed_together_do_not_come_back_together() -> None:
+    """F51: eight requests, refused at the same time for ever, spread over the time there is."""
+    with Sink(put_fault(FailRecords(), times=None)) as sink:
+        sink.write(range(80), batchMaxRecords="10", retryTimeout="30s").said(WriteError)
+        times = [call.at for call in sink.calls()]
+    # In step, the last calls of the eight would all be made in the same moment.
+    assert max(times[-16:]) - min(times[-16:]) > 1.0
+
+
+def test_fresh_records_of_other_shards_pass_those_that_wait() -> None:
+    """F51: 3,000 records for one shard come first; the others' rows do not wait behind them."""
+    with Sink(shards=2, settings=Settings()) as sink:
+        hot = 3000
+
+        def hash_key(item: int) -> str:
+            return "0" if item < hot else str(2**128 - 1)
+
+        outcome = sink.write(rows(range(hot + 500), hash_key=hash_key))
+
+        sink.assert_each_once(range(hot + 500), outcome)
+        assert sink.counters()["throttled"] > 0
+        arrived: dict[bool, list[float]] = {True: [], False: []}
+        for record in sink.kinesis.records(STREAM):
+            arrived[record.explicit_hash_key == "0"].append(record.arrived)
+        assert max(arrived[False]) < max(arrived[True])

@@ -1,0 +1,64 @@
+"""PutRecords takes some records and refuses others (F50)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kinesis_ds.testing import FailRecords
+from tests.support.sinks import Sink, put_fault
+
+pytestmark = pytest.mark.fault
+
+IDS = range(500)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "times", "sent"),
+    [
+        (FailRecords(), 1, [500, 500]),
+        (FailRecords(), 3, [500] * 4),
+        (FailRecords(every=2), 1, [500, 250]),
+        (FailRecords(every=2), 4, [500, 250, 125, 63, 32]),
+        (FailRecords(first=499), 1, [500, 1]),
+        (FailRecords(first=1), 2, [500, 499, 498]),
+        (FailRecords(count=1), 5, [500, 1, 1, 1, 1, 1]),
+        (FailRecords(first=100, every=7, count=3), 1, [500, 3]),
+        (FailRecords("InternalFailure", every=3), 2, [500, 167, 56]),
+    ],
+    ids=str,
+)
+def test_each_record_is_stored_once(pattern: FailRecords, times: int, sent: list[int]) -> None:
+    """F50: each call brings just those that the one before did not take."""
+    with Sink(put_fault(pattern, times=times)) as sink:
+        outcome = sink.write(IDS)
+
+        assert [call.records for call in sink.calls()] == sent
+        sink.assert_each_once(IDS, outcome)
+        assert sink.counters()["retried_records"] == sum(sent[1:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_pattern_in_any_call_loses_and_repeats_nothing(seed: int) -> None:
+    """F50: 40 calls of a task with many requests under way refuse a part of their records."""
+    draw = random.Random(seed)
+    codes = ["ProvisionedThroughputExceededException", "InternalFailure"]
+    faults = [
+        put_fault(
+            FailRecords(
+                draw.choice(codes),
+                first=draw.randrange(50),
+                every=draw.randint(1, 9),
+                count=draw.choice([None, 1, 10]),
+            ),
+            call=call,
+        )
+        for call in draw.sample(range(1, 81), 40)
+    ]
+    ids = range(3000)
+    with Sink(*faults) as sink:
+        outcome = sink.write(ids, batchMaxRecords="50", maxInFlightRecords="1000")
+
+        assert len(sink.kinesis.struck()) >= 30
+        sink.assert_each_once(ids, outcome)

@@ -1,0 +1,390 @@
+"""The real writer against the double, in fast time, with an account of what became of every id.
+
+    with Sink(Fault(Disconnect(performed=True), operation="PutRecords")) as sink:
+        outcome = sink.write(range(1000))
+        assert outcome.error is None
+        assert sink.stored_more_than_once() == ...
+
+Leaving the block proves that nothing of the sink is left: no thread, no open event loop, no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from aiobotocore.session import AioSession
+from botocore.loaders import Loader
+from pyspark.sql import Row
+
+from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
+from kinesis_ds.aws import connection
+from kinesis_ds.errors import KinesisConnectorError
+from kinesis_ds.options import parse_write_options
+from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
+from kinesis_ds.writer import service
+from kinesis_ds.writer.results import ShardWrites
+from kinesis_ds.writer.service import Registry
+from kinesis_ds.writer.stream import KinesisStreamWriter, SinkCommit
+from tests.support.fast import SPEED, FastLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kinesis_ds.testing import Call
+
+STREAM = "orders"
+UNLIMITED = Settings(enforce_limits=False)
+_ID_BYTES = 8
+# Reading the API's model is most of what a new client costs, and a failed task takes its client
+# with it. It is read once for all tests.
+_MODELS = Loader()
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+def put_fault(action: Any, **where: Any) -> Fault:
+    """What goes wrong in PutRecords."""
+    return Fault(action, operation="PutRecords", **where)
+
+
+def data_of(item: int, size: int = _ID_BYTES) -> bytes:
+    """The record with this id, of at least eight bytes."""
+    return b"%08d" % item + b"." * (size - _ID_BYTES)
+
+
+def rows(
+    ids: Iterable[int],
+    *,
+    size: int = _ID_BYTES,
+    key: Callable[[int], str | None] = lambda item: f"k{item}",
+    hash_key: Callable[[int], str] | None = None,
+    each: int = 100,
+) -> Iterator[Any]:
+    """Known ids as Spark hands rows to ``write`` in the PySpark at hand, ``each`` a batch."""
+    part: list[int] = []
+    for item in ids:
+        part.append(item)
+        if len(part) == each:
+            yield from _items(part, size, key, hash_key)
+            part = []
+    if part:
+        yield from _items(part, size, key, hash_key)
+
+
+def _items(
+    ids: Sequence[int],
+    size: int,
+    key: Callable[[int], str | None],
+    hash_key: Callable[[int], str] | None,
+) -> Iterator[Any]:
+    columns: dict[str, list[Any]] = {
+        "data": [data_of(item, size) for item in ids],
+        "partitionKey": [key(item) for item in ids],
+    }
+    if hash_key is not None:
+        columns["explicitHashKey"] = [hash_key(item) for item in ids]
+    if STREAM_WRITER_GETS_ARROW:
+        text = pa.string()
+        yield pa.record_batch(
+            {n: pa.array(v, pa.binary() if n == "data" else text) for n, v in columns.items()}
+        )
+    else:
+        for values in zip(*columns.values(), strict=True):
+            yield Row(**dict(zip(columns, values, strict=True)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How ``write`` ended: with a commit message or with an error."""
+
+    message: SinkCommit | None
+    error: KinesisConnectorError | None
+
+    @property
+    def records(self) -> int:
+        """How many records the commit message says were stored."""
+        assert self.error is None, self.error
+        assert self.message is not None
+        return sum(writes.records for writes in self.message.shards)
+
+    def said(self, kind: type[KinesisConnectorError]) -> str:
+        """The error, which must be of this very class; there is no commit message then."""
+        assert type(self.error) is kind, repr(self.error)
+        assert self.message is None
+        return str(self.error)
+
+
+class Sink:
+    """A double with a stream, and writers of it. Use as a context manager.
+
+    Args:
+        faults: What is to go wrong.
+        shards: Of the stream.
+        settings: Of the double; without rates to keep where it is not about those.
+        relayed: Put a :class:`Relay` between writer and double.
+
+    Attributes:
+        kinesis: The double.
+        relay: The relay, if there is one.
+        loops: The event loops of all services, oldest first.
+    """
+
+    def __init__(
+        self,
+        *faults: Fault,
+        shards: int = 4,
+        settings: Settings = UNLIMITED,
+        relayed: bool = False,
+    ) -> None:
+        self.kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults)
+        self.relay: Relay = None  # type: ignore[assignment]
+        self.loops: list[asyncio.AbstractEventLoop] = []
+        self._shards = shards
+        self._relayed = relayed
+        self._ending = contextlib.ExitStack()
+
+    def __enter__(self) -> Sink:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.kinesis)
+            self.kinesis.create_stream(STREAM, self._shards)
+            if self._relayed:
+                self.relay = stack.enter_context(Relay(self.kinesis.endpoint))
+            stack.callback(setattr, service, "REGISTRY", service.REGISTRY)
+            service.REGISTRY = Registry(self._new_loop)
+            stack.callback(setattr, connection, "get_session", connection.get_session)
+            connection.get_session = _session_with_models_at_hand
+            self._ending = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._ending:
+            self.close_services()
+        if exc_info[0] is None:
+            assert self.threads() == []
+            assert all(loop.is_closed() for loop in self.loops)
+            assert [task for loop in self.loops for task in asyncio.all_tasks(loop)] == []
+
+    def close_services(self) -> None:
+        """What the end of the process does."""
+        service.REGISTRY.close()
+
+    def writer(self, **options: str) -> KinesisStreamWriter:
+        raw = {**self.kinesis.options(STREAM), **options}
+        if self._relayed:
+            raw["endpoint"] = self.relay.endpoint
+        return KinesisStreamWriter(parse_write_options(raw))
+
+    def write(self, items: Iterable[Any], **options: str) -> Outcome:
+        """One task: ids, or what :func:`rows` made of them."""
+        items = rows(items) if isinstance(items, (range, list)) else iter(items)
+        writer = self.writer(**options)
+
+        try:
+            return Outcome(writer.write(items), None)
+        except KinesisConnectorError as exc:
+            return Outcome(None, exc)
+
+    def counters(self, **options: str) -> dict[str, Any]:
+        """What the sink says of itself."""
+        return service.REGISTRY.counters(self.writer(**options)._options).snapshot()
+
+    # --- the account ----------------------------------------------------------------------------
+
+    def times_stored(self) -> Counter[int]:
+        """How often each id is in the stream."""
+        return Counter(int(record.data[:_ID_BYTES]) for record in self.kinesis.records(STREAM))
+
+    def stored_more_than_once(self) -> list[int]:
+        """Ids that are in the stream twice; none is there three times."""
+        times = self.times_stored()
+        assert max(times.values(), default=0) <= 2, times.most_common(3)
+        return sorted(item for item, n in times.items() if n == 2)
+
+    def lost(self, ids: Iterable[int]) -> list[int]:
+        """Those of the ids that are not in the stream."""
+        times = self.times_stored()
+        return [item for item in ids if not times[item]]
+
+    def assert_each_once(self, ids: Iterable[int], outcome: Outcome) -> None:
+        """Nothing is lost, nothing is there twice, and the commit message says just that."""
+        assert self.times_stored() == Counter(ids)
+        assert outcome.error is None
+        assert outcome.message is not None
+        assert {w.shard_id: w for w in outcome.message.shards} == self.stored_by_shard()
+
+    def stored_by_shard(self) -> dict[str, ShardWrites]:
+        """What a commit message has to say of the whole stream."""
+        found: dict[str, ShardWrites] = {}
+        for record in self.kinesis.records(STREAM):
+            number = str(record.sequence_number)
+            size = len(record.data) + len((record.partition_key or "").encode())
+            had = found.get(record.shard_id, ShardWrites(record.shard_id, number, "", 0, 0))
+            found[record.shard_id] = ShardWrites(
+                record.shard_id,
+                had.first_sequence_number,
+                number,
+                had.records + 1,
+                had.bytes + size,
+            )
+        return found
+
+    def calls(self, operation: str = "PutRecords") -> list[Call]:
+        return self.kinesis.calls.calls(operation)
+
+    @staticmethod
+    def threads() -> list[str]:
+        """The sink's threads that run."""
+        return [t.name for t in threading.enumerate() if t.name == "kinesis-sink"]
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        self.loops.append(loop := FastLoop())
+        return loop
+
+
+def _session_with_models_at_hand() -> AioSession:
+    session = AioSession()
+    session.register_component("data_loader", _MODELS)
+    return session
+
+
+class Relay:
+    """Passes bytes on between writer and double, on a thread of its own; counts, and can cut.
+
+    A request is under way from its first byte until the first byte of its answer.
+
+    Attributes:
+        connections: Open now.
+        under_way: Requests, now.
+        most_under_way: Requests, at any time.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition("/")[2].rpartition(":")
+        self._target = (host, int(port))
+        self._port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
+        self._open: set[asyncio.Task[None]] = set()
+        self._cut: tuple[int, int, bool] | None = None
+        self._puts = 0
+        self.connections = 0
+        self.under_way = self.most_under_way = 0
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def cut_answer(self, put: int, after: int, *, reset: bool) -> None:
+        """Let so many bytes of the answer to the n-th PutRecords pass and tear the connection.
+
+        Args:
+            put: Counted from 1, from now on.
+            reset: With RST; else with FIN, as if the answer had ended.
+        """
+        self._cut = (self._puts + put, after, reset)
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._port = server.sockets[0].getsockname()[1]
+        self._server = server
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    async def _end(self) -> None:
+        self._server.close()
+        for task in tuple(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        self.connections += 1
+        try:
+            there, answering = await asyncio.open_connection(*self._target)
+            await _Link(self, reader, writer, there, answering).run()
+        except OSError:  # the double is down
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()
+        finally:
+            self.connections -= 1
+            self._open.discard(task)
+
+    def _request_begins(self, *, put: bool) -> int | None:
+        """Returns where to cut its answer; None for not at all."""
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        self._puts += put
+        return self._cut[1] if put and self._cut and self._cut[0] == self._puts else None
+
+
+class _Link:
+    """One connection of the writer, and the one to the double that belongs to it."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        here: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        on: asyncio.StreamWriter,
+    ) -> None:
+        self._relay = relay
+        self._here, self._back, self._there, self._on = here, back, there, on
+        self._waiting = False
+        self._left: int | None = None
+
+    async def run(self) -> None:
+        ways = {asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._answers())}
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            self._relay.under_way -= self._waiting
+            self._on.transport.abort()
+            self._back.close()
+
+    async def _requests(self) -> None:
+        while piece := await self._here.read(1 << 18):
+            if not self._waiting:
+                self._waiting = True
+                self._left = self._relay._request_begins(put=b"Kinesis_20131202.PutR" in piece)
+            self._on.write(piece)
+            await self._on.drain()
+
+    async def _answers(self) -> None:
+        while piece := await self._there.read(1 << 18):
+            self._relay.under_way -= self._waiting
+            self._waiting = False
+            if self._left is not None and len(piece) >= self._left:
+                self._back.write(piece[: self._left])
+                await self._back.drain()
+                if self._relay._cut and self._relay._cut[2]:
+                    self._back.get_extra_info("socket").setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER
+                    )
+                return
+            if self._left is not None:
+                self._left -= len(piece)
+            self._back.write(piece)
+            await self._back.drain()
