@@ -16,7 +16,7 @@ settings.register_profile(
     "soak",
     settings.get_profile("repeatable"),
     derandomize=False,
-    max_examples=10_000,
+    max_examples=2_000,
     print_blob=True,
 )
 settings.load_profile("repeatable")
