@@ -36,15 +36,15 @@ class Recipe:
 
     Attributes:
         name: the folder under `.cache/`, and what progress and errors call it.
-        requirement: the one Python package asked of pip.
+        requirement: the one Python package asked of pip; none for a server without Python.
         constraints: the committed file that pins everything that package needs.
         npm: Node packages, each `name@version`, by the folder that they go into.
         finish: one command run in the new folder, for what would slow down every start.
     """
 
     name: str
-    requirement: str
-    constraints: Path
+    requirement: str = ""
+    constraints: Path | None = None
     npm: Mapping[Path, str] = field(default_factory=dict)
     finish: Sequence[str] = ()
 
@@ -63,7 +63,7 @@ class Recipe:
         """Changes with every pin, and with the Python that the virtual environment is made by."""
         made_from = [
             self.requirement,
-            self.constraints.read_text(),
+            self.constraints.read_text() if self.constraints else "",
             *(f"{folder}={package}" for folder, package in sorted(self.npm.items())),
             *self.finish,
             sys.platform,
@@ -90,15 +90,11 @@ class Recipe:
         npm = _npm() if self.npm else ""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        with _progress(f"installing {self.requirement}") as tell:
+        what = self.requirement or ", ".join(self.npm.values())
+        with _progress(f"installing {what}") as tell:
             run = _Runner(folder, tell, lock)
-            run("a virtual environment", sys.executable, "-m", "venv", folder / "venv")
-            run(
-                "Python packages",
-                *(python_of(folder), "-m", "pip", "install"),
-                *("--no-input", "--disable-pip-version-check", "--cache-dir", CACHE / "pip"),
-                *("--constraint", self.constraints, self.requirement),
-            )
+            if self.requirement:
+                self._install_python(folder, run)
             for target, package in self.npm.items():
                 run(
                     package,
@@ -108,6 +104,17 @@ class Recipe:
             if self.finish:
                 run("the last step", *self.finish)
         (folder / _STAMP).touch()
+
+    def _install_python(self, folder: Path, run: _Runner) -> None:
+        run("a virtual environment", sys.executable, "-m", "venv", folder / "venv")
+        pins = ("--constraint", self.constraints) if self.constraints else ()
+        run(
+            "Python packages",
+            *(python_of(folder), "-m", "pip", "install"),
+            *("--no-input", "--disable-pip-version-check", "--cache-dir", CACHE / "pip"),
+            *pins,
+            self.requirement,
+        )
 
 
 def python_of(folder: Path) -> Path:

@@ -25,6 +25,9 @@ from devtools.waiting import NotInTimeError, wait_until
 HOST = "127.0.0.1"
 REGION = "us-east-1"
 
+# For NODE_OPTIONS: makes a server on Node, which would listen on every interface, stay on loopback.
+BIND_LOCALHOST = f"--require {Path(__file__).with_name('bind_localhost.js')}"
+
 _STOP_WITHIN_S = 15.0
 _ANSWER_WITHIN_S = 10.0
 
@@ -208,6 +211,7 @@ def list_streams(port: int) -> bool:
     headers = {
         "Content-Type": "application/x-amz-json-1.1",
         "X-Amz-Target": "Kinesis_20131202.ListStreams",
+        "X-Amz-Date": "20130101T000000Z",
         # The servers read the region and the account from here and check nothing.
         "Authorization": "AWS4-HMAC-SHA256 Credential=test/20130101/"
         f"{REGION}/kinesis/aws4_request, SignedHeaders=host, Signature=0",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devtools.installing import Recipe, python_of
-from devtools.server import HOST, Server
+from devtools.server import BIND_LOCALHOST, HOST, Server
 
 _HERE = Path(__file__).resolve().parent
 _STARTUP = _HERE / "startup"
@@ -68,5 +68,5 @@ class LocalStack(Server):
             "KINESIS_SHARD_LIMIT": "1000",
             "KINESIS_LATENCY": "500",
             "KINESIS_MOCK_VERSION": _KINESIS_MOCK,
-            "NODE_OPTIONS": f"--require {_HERE / 'bind_localhost.js'}",
+            "NODE_OPTIONS": BIND_LOCALHOST,
         }
