@@ -33,14 +33,9 @@ from kinesis_ds.limits import MIB
 from kinesis_ds.options import AwsOptions
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, Position
 from kinesis_ds.shards import Shard
-from tests.support.builders import (
-    event_frame,
-    exception_frame,
-    initial_frame,
-    record,
-    records,
-    shard,
-)
+from kinesis_ds.testing.frames import exception_message as exception_frame
+from kinesis_ds.testing.frames import initial_message as initial_frame
+from tests.support.builders import event_frame, record, records, shard
 from tests.support.loopback import CUT, FOREVER, Gate, LoopbackServer, Play, Refuse, Script, Silence
 from tests.support.polling import eventually
 

@@ -15,15 +15,10 @@ from hypothesis import strategies as st
 from kinesis_ds.agent import frames as frames_module
 from kinesis_ds.agent.frames import Message, MessageParser
 from kinesis_ds.errors import ProtocolError
-from tests.support.builders import (
-    event_frame,
-    exception_frame,
-    frame,
-    initial_frame,
-    record,
-    text_header,
-    typed_header,
-)
+from kinesis_ds.testing.frames import exception_message as exception_frame
+from kinesis_ds.testing.frames import frame, text_header, typed_header
+from kinesis_ds.testing.frames import initial_message as initial_frame
+from tests.support.builders import event_frame, record
 from tests.support.hostile import FUZZ, cut, damaged
 
 FRAMES = st.one_of(

@@ -10,15 +10,11 @@ from kinesis_ds.agent.decode import decode_event
 from kinesis_ds.agent.subscription import Broke, Diagnosed, State
 from kinesis_ds.errors import InternalError, ProtocolError, TransientError
 from kinesis_ds.position import TRIM_HORIZON, After, Position, ShardEnd
-from tests.support.builders import (
-    event,
-    event_frame,
-    exception_frame,
-    frame,
-    initial_frame,
-    message_frame,
-    record,
-)
+from kinesis_ds.testing.frames import exception_message as exception_frame
+from kinesis_ds.testing.frames import frame
+from kinesis_ds.testing.frames import initial_message as initial_frame
+from kinesis_ds.testing.frames import message as message_frame
+from tests.support.builders import event, event_frame, record
 from tests.support.hostile import ANYTHING, EVENT_TEXTS, damaged, rows_in
 from tests.support.runner_bench import Bench
 

@@ -12,14 +12,10 @@ from kinesis_ds.agent.decode import decode_event, decode_records, sequence_numbe
 from kinesis_ds.agent.frames import Message, MessageParser
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.position import TRIM_HORIZON, After, AtTimestamp
-from tests.support.builders import (
-    event_frame,
-    exception_frame,
-    frame,
-    initial_frame,
-    record,
-    text_header,
-)
+from kinesis_ds.testing.frames import exception_message as exception_frame
+from kinesis_ds.testing.frames import frame, text_header
+from kinesis_ds.testing.frames import initial_message as initial_frame
+from tests.support.builders import event_frame, record
 
 FRAMES = st.one_of(
     st.builds(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -13,6 +11,7 @@ from kinesis_ds.agent.decode import Records, decode_records
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.position import TRIM_HORIZON
 from kinesis_ds.shards import Shard
+from kinesis_ds.testing.frames import event_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,33 +68,6 @@ def event(
     return orjson.dumps(raw)
 
 
-def text_header(name: str, value: str) -> bytes:
-    """A header of the event stream with a text value (type 7)."""
-    return typed_header(name, 7, struct.pack(">H", len(value.encode())) + value.encode())
-
-
-def typed_header(name: str, kind: int, value: bytes) -> bytes:
-    """A header of any type; ``value`` with its length where the type has one."""
-    return bytes([len(name.encode())]) + name.encode() + bytes([kind]) + value
-
-
-def frame(payload: bytes, headers: bytes = b"") -> bytes:
-    """One event-stream message with both checksums."""
-    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
-    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
-    return message + struct.pack(">I", zlib.crc32(message))
-
-
-def message_frame(payload: bytes, **headers: str) -> bytes:
-    """A frame whose headers are texts; ``message_type="event"`` becomes ``:message-type``."""
-    return frame(
-        payload,
-        b"".join(
-            text_header(f":{name.replace('_', '-')}", value) for name, value in headers.items()
-        ),
-    )
-
-
 def event_frame(
     items: Sequence[Mapping[str, Any]],
     continuation: int | str | None,
@@ -103,24 +75,7 @@ def event_frame(
     children: Sequence[str] = (),
 ) -> bytes:
     """A SubscribeToShardEvent as it crosses the network."""
-    return message_frame(
-        event(items, continuation, behind_ms, children),
-        event_type="SubscribeToShardEvent",
-        content_type="application/json",
-        message_type="event",
-    )
-
-
-def initial_frame() -> bytes:
-    """The empty first message of every subscription."""
-    return message_frame(b"{}", event_type="initial-response", message_type="event")
-
-
-def exception_frame(kind: str, text: str = "") -> bytes:
-    """An exception in the stream, as the service sends it."""
-    return message_frame(
-        orjson.dumps({"message": text}), exception_type=kind, message_type="exception"
-    )
+    return event_message(event(items, continuation, behind_ms, children))
 
 
 def shard(

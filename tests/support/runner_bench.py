@@ -11,7 +11,7 @@ from kinesis_ds.agent.lanes import LaneExecutor
 from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
 from kinesis_ds.agent.subscription import Opened, Subscription, Tick
 from kinesis_ds.position import TRIM_HORIZON, Position
-from tests.support.clocks import VirtualClock
+from kinesis_ds.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,7 +45,7 @@ class Bench:
         self.pool = BufferPool(1 << 20)
         self.buffer = ShardBuffer("s", position, self.pool)
         self.network = InlineNetwork()
-        self.clock = VirtualClock()
+        self.clock = ManualClock()
         self.changes = 0
         self.machine = Subscription("shard s", position)
         lanes = LaneExecutor(1)

@@ -8,16 +8,11 @@ from kinesis_ds.agent import runner as runner_module
 from kinesis_ds.agent.subscription import State
 from kinesis_ds.errors import AccessError, InternalError
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
-from tests.support.builders import (
-    ARRIVED_S,
-    event,
-    event_frame,
-    exception_frame,
-    frame,
-    initial_frame,
-    message_frame,
-    record,
-)
+from kinesis_ds.testing.frames import exception_message as exception_frame
+from kinesis_ds.testing.frames import frame
+from kinesis_ds.testing.frames import initial_message as initial_frame
+from kinesis_ds.testing.frames import message as message_frame
+from tests.support.builders import ARRIVED_S, event, event_frame, record
 from tests.support.runner_bench import Bench
 
 ARRIVED = AtTimestamp(int(ARRIVED_S * 1000))

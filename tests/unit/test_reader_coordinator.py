@@ -11,14 +11,14 @@ from kinesis_ds.options import parse_read_options
 from kinesis_ds.position import After
 from kinesis_ds.reader.coordinator import Coordinator, _check_identity
 from kinesis_ds.reader.stream import KinesisStreamReader
-from tests.support.clocks import VirtualClock
+from kinesis_ds.testing import ManualClock
 
 OPTIONS = parse_read_options({"streamName": "orders"})
 BASE = StreamOffset("orders", "arn:orders", 5, "consumer", {"s": After("1")})
 
 
 def coordinator() -> Coordinator:
-    return Coordinator(OPTIONS, VirtualClock())
+    return Coordinator(OPTIONS, ManualClock())
 
 
 def test_the_batch_that_pins_the_start_holds_nothing() -> None:
