@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from kinesis_ds.errors import OffsetError, shown
+from kinesis_ds.errors import InvalidRequestError, KinesisConnectorError, OffsetError, shown
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,19 @@ def parse_position(text: object) -> Position:
     raise OffsetError(
         f"{shown(text)} is not a shard position.",
         "Expected TRIM_HORIZON, SHARD_END, AT_TIMESTAMP:<ms> or AFTER:<sequence number>.",
+    )
+
+
+def refuses_position(error: KinesisConnectorError, position: Position) -> bool:
+    """Whether an error may mean that the service no longer knows a position.
+
+    It says no more than InvalidArgument, which has other causes too; but nothing else means it, and
+    a position that names no record is never too old.
+    """
+    return (
+        isinstance(error, InvalidRequestError)
+        and error.code == "InvalidArgumentException"
+        and isinstance(position, After)
     )
 
 

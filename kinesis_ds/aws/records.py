@@ -7,6 +7,7 @@ range give the same records.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from kinesis_ds.errors import (
     ProtocolError,
 )
 from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_S
-from kinesis_ds.position import After, Position, ShardEnd
+from kinesis_ds.position import TRIM_HORIZON, After, Position, ShardEnd, refuses_position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinesis_ds.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 # Failing this long without one good answer ends the read; Spark may then retry the task.
 _GIVE_UP_AFTER_S = 180.0
@@ -45,17 +48,23 @@ async def read_range(
     end: Position,
     label: str,
     clock: Clock,
+    *,
+    fail_on_data_loss: bool = True,
 ) -> AsyncIterator[pa.RecordBatch]:
     """The records in ``(start, end]``, in order, as batches of ``RECORD_SCHEMA``.
 
     Ends when a record behind ``end`` shows up, at the end of the shard, or at the tip: ``end`` was
     received once, so everything up to it is there. Never ends because time has passed.
 
+    With ``fail_on_data_loss=False`` a start that is no longer in the stream is a warning, and what
+    is left of the range comes.
+
     Raises:
         DataLossError: The start is no longer in the stream.
         KinesisConnectorError: Refused, or no good answer for three minutes.
     """
     pages = _Pages(connection, stream_arn, shard_id, start, label, clock)
+    pages.fail_on_data_loss = fail_on_data_loss
     at_tip = 0
     while True:
         answer = await pages.next()
@@ -146,6 +155,8 @@ class _Pages:
     ) -> None:
         self.position = position
         self.exhausted = False
+        self.fail_on_data_loss = True
+        self._lost: Position | None = None
         self._connection = connection
         self._stream_arn = stream_arn
         self._shard_id = shard_id
@@ -177,16 +188,17 @@ class _Pages:
         if self._iterator is None:
             try:
                 self._iterator = await _iterator(
-                    self._connection, self._stream_arn, self._shard_id, self.position, self._label
+                    self._connection,
+                    self._stream_arn,
+                    self._shard_id,
+                    TRIM_HORIZON if self.position == self._lost else self.position,
+                    self._label,
                 )
             except InvalidRequestError as exc:
-                raise DataLossError(
-                    f"{self._label}: Kinesis no longer knows the position {self.position} "
-                    f"({exc.message})",
-                    "Records may have expired before they were read. Start with a new "
-                    "checkpointLocation, or "
-                    "remove the batch that cannot be read again.",
-                ) from exc
+                if self.position == self._lost or not refuses_position(exc, self.position):
+                    raise
+                self._give_up_position(exc)
+                return await self._once()
         raw = await self._connection.call(
             "GetRecords",
             {"ShardIterator": self._iterator, "Limit": GET_RECORDS_MAX_RECORDS},
@@ -197,6 +209,22 @@ class _Pages:
         self._iterator = answer.following
         self.exhausted = answer.following is None
         return answer
+
+    def _give_up_position(self, refusal: InvalidRequestError) -> None:
+        """Go on at the oldest record. What was read already is dropped there, as always."""
+        if self.fail_on_data_loss:
+            raise DataLossError(
+                f"{self._label}: Kinesis no longer knows the position {self.position} "
+                f"({refusal.message})",
+                "Records may have expired before they were read. Set failOnDataLoss=false to go on "
+                "at the oldest record, or start with a new checkpointLocation.",
+            ) from refusal
+        self._lost = self.position
+        logger.warning(
+            "%s: the position %s is gone; reading what is left of the range (failOnDataLoss=false)",
+            self._label,
+            self.position,
+        )
 
 
 async def _iterator(

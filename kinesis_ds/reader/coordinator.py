@@ -110,11 +110,13 @@ class Coordinator:
         self._base = to
         if isinstance(start, InitialOffset):
             return []  # the batch that pins the start holds nothing
-        agent, _ = self._open(to)
+        agent, discovery = self._open(to)
         planned = []
         for shard_range in ranges(start.single(), to):
             count = agent.count(shard_range.shard_id, shard_range.start, shard_range.end)
             if count == 0:
+                continue
+            if count is None and discovery.lost(shard_range.shard_id, shard_range.start):
                 continue
             planned.append(
                 PlannedRange(
@@ -125,6 +127,7 @@ class Coordinator:
                     end=shard_range.end,
                     records=count,
                     agent=agent.address if count is not None else None,
+                    fail_on_data_loss=self._options.fail_on_data_loss,
                 )
             )
         return planned

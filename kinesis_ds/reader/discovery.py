@@ -104,6 +104,17 @@ class Discovery:
         self.listed = await list_shards(connection, StreamId(arn=info.arn))
         return self._gone(shard_id) if shard_id not in self.listed else None
 
+    def lost(self, shard_id: str, start: Position) -> bool:
+        """Whether the stream has forgotten a shard that is still to be read from ``start``.
+
+        Raises:
+            DataLossError: It has, and the query is to fail then.
+        """
+        if shard_id in self.listed:
+            return False
+        self._tell_loss(self._gone(shard_id, start))
+        return True
+
     async def _pause(self) -> None:
         await asyncio.sleep(_MIN_INTERVAL_S)
         try:
@@ -128,16 +139,18 @@ class Discovery:
             agent.assign(shard, self._positions.get(shard.shard_id, TRIM_HORIZON))
 
     def _on_vanished(self, shard_id: str) -> None:
-        error = self._gone(shard_id)
+        self._tell_loss(self._gone(shard_id))
+        self._tombstones.add(shard_id)
+
+    def _tell_loss(self, error: DataLossError) -> None:
         if self._fail_on_data_loss:
             raise error
         logger.warning("%s Going on without it (failOnDataLoss=false).", error.message)
-        self._tombstones.add(shard_id)
 
-    def _gone(self, shard_id: str) -> DataLossError:
+    def _gone(self, shard_id: str, at: Position | None = None) -> DataLossError:
         return DataLossError(
             f"Shard {shard_id} of stream {self._info.name} is in the checkpoint "
-            f"({self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
+            f"({at or self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
             "Its unread records have expired. Set failOnDataLoss=false to go on without them, or "
             "start with a new checkpointLocation.",
         )

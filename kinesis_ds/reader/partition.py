@@ -19,6 +19,8 @@ class PlannedRange:
     Attributes:
         records: How many there are, where the agent knew when it was planned.
         agent: The agent that holds the range, or None when it is to be read from Kinesis.
+        fail_on_data_loss: Whether the task fails when Kinesis no longer holds all of the range, or
+            warns and returns what is left.
     """
 
     stream: str
@@ -28,6 +30,7 @@ class PlannedRange:
     end: Position
     records: int | None
     agent: AgentAddress | None
+    fail_on_data_loss: bool = True
 
     @property
     def label(self) -> str:

@@ -56,13 +56,23 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
             rows += batch.num_rows
             yield to_source_batch(batch, planned.stream, planned.shard_id)
     if planned.records is not None and rows != planned.records:
-        kind = InternalError if complete else DataLossError
-        raise kind(
-            f"{planned.label}: ({planned.start}, {planned.end}] held {planned.records} records "
-            "when it was "
-            f"planned and {rows} now.",
-            "Please report this." if complete else "Records may have expired in between.",
+        _on_other_count(planned, rows, complete)
+
+
+def _on_other_count(planned: PlannedRange, rows: int, complete: bool) -> None:
+    said = (
+        f"{planned.label}: ({planned.start}, {planned.end}] held {planned.records} records when it "
+        f"was planned and {rows} now."
+    )
+    if complete or rows > (planned.records or 0):
+        raise InternalError(said, "Please report this.")
+    if planned.fail_on_data_loss:
+        raise DataLossError(
+            said,
+            "Records may have expired in between. Set failOnDataLoss=false to go on without them, "
+            "or start with a new checkpointLocation.",
         )
+    logger.warning("%s Going on without the others (failOnDataLoss=false).", said)
 
 
 def _from_kinesis(
@@ -99,5 +109,6 @@ async def _batches(
             planned.end,
             planned.label,
             SystemClock(),
+            fail_on_data_loss=planned.fail_on_data_loss,
         ):
             yield batch

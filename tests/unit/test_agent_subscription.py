@@ -54,6 +54,7 @@ THROTTLED = ThrottledError("slow down")
 NOT_FOUND = StreamNotFoundError("not there")
 DAMAGED = ProtocolError("damaged")
 INVALID = InvalidRequestError("StartingSequenceNumber is invalid")
+INVALID.code = "InvalidArgumentException"
 DENIED = AccessError("denied")
 START = After("100")
 
@@ -435,7 +436,7 @@ def test_a_position_that_is_gone_goes_on_at_the_oldest_record() -> None:
     assert script.due(instructions) == 1.1
     (warning,) = (i for i in instructions if isinstance(i, Warn))
     assert "AFTER:100 is gone" in warning.text
-    assert script.at(1.0, Tick()) == [Open(2, TRIM_HORIZON)]
+    assert script.at(1.1, Tick()) == [Open(2, TRIM_HORIZON)]
 
 
 @pytest.mark.parametrize("position", [TRIM_HORIZON, AtTimestamp(5)])
@@ -447,6 +448,19 @@ def test_a_refused_start_without_a_number_is_not_data_loss(
     script = Script(position, fail_on_data_loss=fail_on_data_loss).opening()
 
     assert script.at(1.0, Refused(1, INVALID)) == [Close(1), Fail(INVALID)]
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "UnknownOperationException", ""])
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_call_that_is_refused_for_its_form_is_not_data_loss(
+    code: str, *, fail_on_data_loss: bool
+) -> None:
+    """An endpoint without SubscribeToShard has lost nothing; reading all again would not help."""
+    error = InvalidRequestError("unknown operation")
+    error.code = code
+    script = Script(fail_on_data_loss=fail_on_data_loss).opening()
+
+    assert script.at(1.0, Refused(1, error)) == [Close(1), Fail(error)]
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])

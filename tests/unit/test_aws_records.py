@@ -13,6 +13,7 @@ from kinesis_ds.aws.records import read_range, shard_is_drained
 from kinesis_ds.errors import (
     AccessError,
     DataLossError,
+    InvalidRequestError,
     KinesisConnectorError,
     ProtocolError,
     ThrottledError,
@@ -78,9 +79,20 @@ class Answers:
         return answer
 
 
-def read(answers: Answers, start: Position, end: Position) -> list[int]:
+def read(
+    answers: Answers, start: Position, end: Position, *, fail_on_data_loss: bool = True
+) -> list[int]:
     async def collect() -> list[int]:
-        batches = read_range(answers, "arn", "s", start, end, "shard s", LoopClock())  # type: ignore[arg-type]
+        batches = read_range(
+            answers,  # type: ignore[arg-type]
+            "arn",
+            "s",
+            start,
+            end,
+            "shard s",
+            LoopClock(),
+            fail_on_data_loss=fail_on_data_loss,
+        )
         return [n async for batch in batches for n in sequence_numbers(batch)]
 
     return run_in_virtual_time(collect())
@@ -180,6 +192,41 @@ def test_a_position_that_is_gone_is_data_loss() -> None:
     """Shard and position are named; the range cannot be read by anybody any more (F21)."""
     with pytest.raises(DataLossError, match=r"shard s: .* AFTER:5"):
         read(Answers(iterators=[INVALID]), After("5"), After("9"))
+
+
+def test_a_position_that_is_gone_is_left_where_the_user_said_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """failOnDataLoss=false: the oldest record, never 'now', and nothing before the start (F22)."""
+    answers = Answers(page(4, 7, 8), page(9), iterators=[INVALID])
+
+    assert read(answers, After("5"), After("9"), fail_on_data_loss=False) == [7, 8, 9]
+    assert answers.starts == ["AFTER_SEQUENCE_NUMBER:5", "TRIM_HORIZON"]
+    assert "AFTER:5 is gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("start", "code", "fail_on_data_loss"),
+    [
+        pytest.param(After("5"), "ValidationException", True, id="the form of the call"),
+        pytest.param(TRIM_HORIZON, "InvalidArgumentException", True, id="no position to lose"),
+        pytest.param(After("5"), "ValidationException", False, id="the form, in any case"),
+    ],
+)
+def test_a_refusal_for_another_reason_is_not_data_loss(
+    start: Position, code: str, fail_on_data_loss: bool
+) -> None:
+    """The user would be told to give up records that are all there."""
+    refusal = service_error("GetShardIterator", "s", code, "no")
+
+    with pytest.raises(InvalidRequestError):
+        read(Answers(iterators=[refusal]), start, After("9"), fail_on_data_loss=fail_on_data_loss)
+
+
+def test_an_oldest_record_that_is_refused_as_well_is_told() -> None:
+    """It was not the position then; and nothing goes round in circles."""
+    with pytest.raises(InvalidRequestError):
+        read(Answers(iterators=[INVALID, INVALID]), After("5"), After("9"), fail_on_data_loss=False)
 
 
 def test_denied_access_fails_at_once() -> None:

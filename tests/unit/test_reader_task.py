@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,13 +99,33 @@ def test_a_range_without_an_agent_is_read_from_kinesis(sources: Sources) -> None
     assert read(planned(None, agent=None)) == ["1"]
 
 
-@pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 3, 4)])
-def test_another_number_of_records_is_an_error(sources: Sources, numbers: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "error"), [((1, 2), DataLossError), ((1, 2, 3, 4), InternalError)]
+)
+def test_another_number_of_records_is_an_error(
+    sources: Sources, numbers: tuple[int, ...], error: type[Exception]
+) -> None:
     """A batch with records missing or too many never ends as if it were whole."""
     sources.agent = [batch(*numbers)]
     with pytest.raises(InternalError, match="held 3 records"):
         read(planned(3))
 
     sources.agent, sources.kinesis = [AgentError("gone")], [batch(*numbers)]
-    with pytest.raises(DataLossError, match="held 3 records"):
+    with pytest.raises(error, match="held 3 records"):
         read(planned(3))
+
+
+def test_records_that_expired_are_gone_without_where_the_user_said_so(
+    sources: Sources, caplog: pytest.LogCaptureFixture
+) -> None:
+    """failOnDataLoss=false: what is left of the range, and one warning that says how much that is.
+    An agent that holds the range never gives less than it said.
+    """
+    asked = replace(planned(3), fail_on_data_loss=False)
+    sources.agent, sources.kinesis = [AgentError("gone")], [batch(3)]
+
+    assert read(asked) == ["3"]
+    assert "held 3 records when it was planned and 1 now" in caplog.text
+    sources.agent = [batch(3)]
+    with pytest.raises(InternalError):
+        read(asked)
