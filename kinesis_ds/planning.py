@@ -70,9 +70,11 @@ def advance(
 
     A child shard moves only when ``base`` says that all its parents are read to the end: then
     records of one key stay in order across batches. The tombstone of an ended shard goes when the
-    stream has forgotten the shard.
+    stream has forgotten the shard and all its children: a shard that is missing from one listing
+    and comes back in the next must not be read a second time.
     """
-    shards = {s: p for s, p in base.shards.items() if not isinstance(p, ShardEnd) or s in listed}
+    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
+    shards = {s: p for s, p in base.shards.items() if not isinstance(p, ShardEnd) or s in known}
     for shard_id, reached in available.items():
         start = base.shards.get(shard_id)
         if isinstance(start, ShardEnd):

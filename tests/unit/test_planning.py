@@ -184,6 +184,13 @@ def test_now_is_the_services_when_the_clocks_differ(
             id="a forgotten shard's tombstone goes",
         ),
         pytest.param(
+            at(p=END, a=After("1"), b=TRIM),
+            {"p": END, "a": After("2"), "b": TRIM},
+            listing(shard("a", "p"), shard("b", "p")),
+            at(p=END, a=After("2"), b=TRIM),
+            id="a tombstone whose children are listed stays: the shard may come back",
+        ),
+        pytest.param(
             at(p=END), {"p": After("9")}, SPLIT, at(p=END), id="a tombstone does not rise again"
         ),
         pytest.param(
