@@ -38,6 +38,8 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 _ANSWER_WITHIN_S = 60.0
 _LOOK_AGAIN_S = 0.2
+# Sums of times are not exact: what is to be done by now was begun a little earlier.
+_ROUNDING_S = 0.001
 # Of requests under way when the server ends; 0 would mean for ever.
 _GRACE_S = 0.05
 
@@ -174,7 +176,7 @@ class KinesisServer:
         """A stream that is ACTIVE at once."""
 
         def create(endpoint: Endpoint) -> None:
-            long_ago = self.clock.wall() - self.settings.stream_ready_s
+            long_ago = self.clock.wall() - self.settings.stream_ready_s - _ROUNDING_S
             members = {"StreamName": name, "ShardCount": shards}
             endpoint.account.call("CreateStream", members, long_ago)
 
@@ -274,7 +276,7 @@ class KinesisServer:
         before = set(self.open_shards(stream))
 
         def reshard(endpoint: Endpoint) -> None:
-            long_ago = self.clock.wall() - self.settings.stream_ready_s
+            long_ago = self.clock.wall() - self.settings.stream_ready_s - _ROUNDING_S
             endpoint.account.call(operation, {"StreamName": stream, **members}, long_ago)
 
         self._tell(reshard)
