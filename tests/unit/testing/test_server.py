@@ -107,7 +107,10 @@ def events(body: bytes) -> list[dict[str, Any]]:
     found = []
     at = INITIAL
     while at < len(body):
-        size, headers = int.from_bytes(body[at : at + 4]), int.from_bytes(body[at + 4 : at + 8])
+        size, headers = (
+            int.from_bytes(body[at : at + 4], "big"),
+            int.from_bytes(body[at + 4 : at + 8], "big"),
+        )
         assert len(body) >= at + size, "a frame that was cut"
         found.append(orjson.loads(body[at + 12 + headers : at + size - 4]))
         at += size
@@ -324,7 +327,7 @@ def test_corrupt(subscribe: Callable[..., Reply], clock: ManualClock) -> None:
     reply = subscribe(Fault(Corrupt(-1)))
     body = reply.read(INITIAL + 1)
     frame = body[INITIAL:]
-    right = sent.event_message(frame[12 + int.from_bytes(frame[4:8]) : -4])
+    right = sent.event_message(frame[12 + int.from_bytes(frame[4:8], "big") : -4])
 
     assert frame[:-1] == right[:-1]
     assert frame[-1] == right[-1] ^ 0xFF
