@@ -95,7 +95,7 @@ def _value_faults(of: Field, value: Any, path: str) -> Collection[str]:
     if of.high is not None and measured > of.high:
         rule = f"Member must have {what} less than or equal to {of.high}"
         faults.append(_fault(value, path, rule))
-    if of.pattern is not None and not re.fullmatch(of.pattern, value):
+    if of.pattern is not None and not re.fullmatch(of.pattern, value, re.ASCII):
         rule = f"Member must satisfy regular expression pattern: {of.pattern}"
         faults.append(_fault(value, path, rule))
     if of.choices and value not in of.choices:

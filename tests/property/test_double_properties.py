@@ -246,13 +246,16 @@ class World(RuleBasedStateMachine):
             assert seen == self.acknowledged
 
     def _drain(self, reader: Reader, step: Callable[[str], None]) -> None:
+        """Until all is read, or nothing has come for 50 s: a subscription may have to wait 5."""
         wanted = sum(len(found) for found in self.acknowledged.values())
-        for _ in range(400):
+        rounds_without = 0
+        while len(reader.seen) < wanted and rounds_without < 100:
+            before = (len(reader.seen), len(reader.ended))
             for shard in sorted(reader.waiting):
                 step(shard)
             self.model.now += 0.5
-            if len(reader.seen) >= wanted:
-                break
+            progress = (len(reader.seen), len(reader.ended)) != before
+            rounds_without = 0 if progress else rounds_without + 1
 
     def _open(self) -> list[dict[str, Any]]:
         return [shard for shard in self.model.shards().values() if is_open(shard)]

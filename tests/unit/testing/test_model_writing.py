@@ -79,6 +79,7 @@ def test_a_key_decides_on_the_shard() -> None:
         pytest.param([entry(explicit=MAX_HASH_KEY)], "ok", id="last hash key"),
         pytest.param([entry(explicit=2**128)], "InvalidArgumentException", id="beyond it"),
         pytest.param([entry(explicit="-1")], "ValidationException", id="below 0"),
+        pytest.param([entry(explicit="1\u0661")], "ValidationException", id="other digits"),
         pytest.param([entry(explicit="01")], "ValidationException", id="leading zero"),
         pytest.param([entry(b"x" * (MIB - 3), "key")], "ok", id="1 MiB with its key"),
         pytest.param([entry(b"x" * (MIB - 2), "key")], "InvalidArgumentException", id="above"),
