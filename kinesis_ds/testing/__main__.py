@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kinesis_ds.testing.clock import ScaledClock
 from kinesis_ds.testing.faults import load_faults
+from kinesis_ds.testing.replay import Replay
 from kinesis_ds.testing.server import KinesisServer
 from kinesis_ds.testing.settings import Settings
 
@@ -29,6 +30,14 @@ def _arguments() -> argparse.Namespace:
         default=[],
         metavar="NAME[:SHARDS]",
         help="create this stream; may be given several times",
+    )
+    parser.add_argument(
+        "--replay",
+        action="append",
+        default=[],
+        metavar="NAME:SHARDS:MEGABYTES:RECORD_BYTES",
+        help="create a stream whose shards each send so many MB of records of this size, encoded "
+        "beforehand, as fast as they are taken (for benchmarks)",
     )
     parser.add_argument(
         "--speed",
@@ -69,6 +78,11 @@ def main() -> int:
             name, _, shards = wanted.partition(":")
             server.create_stream(name, int(shards or 1))
             _say(f"stream {name}: {len(server.open_shards(name))} shards")
+        for wanted in arguments.replay:
+            name, shards, megabytes, record_bytes = wanted.split(":")
+            server.create_stream(name, int(shards))
+            server.replay(name, replay := _replay(float(megabytes), int(record_bytes)))
+            _say(f"stream {name}: {shards} shards, {replay.records} records each, at wire speed")
         _say("Ctrl-C ends it.")
         stop.wait()
         _say("")
@@ -79,6 +93,13 @@ def main() -> int:
     finally:
         server.stop()
     return 0
+
+
+def _replay(megabytes: float, record_bytes: int) -> Replay:
+    """Events of about 256 KB, or of one record where that is larger."""
+    records = max(1, min(10_000, 256_000 // max(1, record_bytes)))
+    events = max(1, round(megabytes * 1_000_000 / (records * max(1, record_bytes))))
+    return Replay.of(events, records, record_bytes)
 
 
 def _say(line: str) -> None:
