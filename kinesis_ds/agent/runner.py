@@ -41,6 +41,7 @@ from kinesis_ds.agent.subscription import (
 from kinesis_ds.aws.faults import service_error
 from kinesis_ds.aws.records import shard_is_drained
 from kinesis_ds.errors import (
+    AccessError,
     InternalError,
     KinesisConnectorError,
     ProtocolError,
@@ -417,6 +418,7 @@ class SubscriptionRunner:
     async def _check_end(self, generation: int, position: Position) -> None:
         context = self.context
         ended = gone = False
+        denied: AccessError | None = None
         try:
             ended = await shard_is_drained(
                 self._network.connection,
@@ -424,11 +426,13 @@ class SubscriptionRunner:
                 context.shard_id,
                 position,
                 context.label,
+                self._clock,
             )
         except KinesisConnectorError as exc:
             self._count(exc)
             gone = isinstance(exc, StreamNotFoundError)
-        self.tell(EndChecked(generation, ended, gone))
+            denied = exc if isinstance(exc, AccessError) else None
+        self.tell(EndChecked(generation, ended, gone, denied))
 
     async def _diagnose(self, generation: int) -> None:
         try:

@@ -15,7 +15,7 @@ States and the stimuli that leave them::
     STREAMING --ReachedEnd---------------> ENDED       (Finish) | CHECKING (no children named)
     STREAMING --Starved------------------> PARKED      (Close, AwaitRoom)
     PARKED    --RoomAgain----------------> WAITING
-    CHECKING  --EndChecked---------------> ENDED | WAITING
+    CHECKING  --EndChecked---------------> ENDED | WAITING | FAILED
     DIAGNOSING--Diagnosed----------------> WAITING | FAILED
     any       --Stop---------------------> STOPPED     (Close)
 
@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kinesis_ds.errors import (
+    AccessError,
     DataLossError,
     InternalError,
     InvalidRequestError,
@@ -147,11 +148,13 @@ class EndChecked:
     """GetRecords was asked whether anything is left.
 
     ``ended``: it said no, and never again. ``gone``: it does not know the shard any more.
+    ``denied``: it may not be asked.
     """
 
     generation: int
     ended: bool
     gone: bool = False
+    denied: AccessError | None = None
 
 
 @dataclass(frozen=True)
@@ -337,6 +340,8 @@ class Subscription:
                 self.state = State.PARKED
                 return [Close(self.generation), AwaitRoom()]
             case EndChecked() if self.state is State.CHECKING:
+                if stimulus.denied is not None:
+                    return self._fail(stimulus.denied)
                 if stimulus.ended or (stimulus.gone and self._children_named):
                     return self._finish()
                 self._quiet_since = now

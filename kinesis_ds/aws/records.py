@@ -92,25 +92,29 @@ async def read_range(
 
 
 async def shard_is_drained(
-    connection: Connection, stream_arn: str, shard_id: str, position: Position, label: str
+    connection: Connection,
+    stream_arn: str,
+    shard_id: str,
+    position: Position,
+    label: str,
+    clock: Clock,
 ) -> bool:
     """Whether nothing lies behind ``position`` and nothing ever will.
 
     The evidence is Kinesis' own: no record, and no next iterator.
+
+    Raises:
+        KinesisConnectorError: Refused, or no good answer for three minutes: that is no evidence.
     """
-    iterator = await _iterator(connection, stream_arn, shard_id, position, label)
+    pages = _Pages(connection, stream_arn, shard_id, position, label, clock)
     while True:
-        answer = _answer(
-            await connection.call("GetRecords", {"ShardIterator": iterator}, label), label
-        )
+        answer = await pages.next()
         if decode_records(answer.records, position) is not None:
             return False
-        if answer.following is None:
+        if pages.exhausted:
             return True
         if not answer.behind_ms and not answer.records:
             return False
-        iterator = answer.following
-        await asyncio.sleep(GET_RECORDS_MIN_INTERVAL_S)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,14 @@ def test_a_shard_is_drained_only_where_an_answer_says_so(
     connection = Scripted(list(pages), iterator)
 
     async def ask() -> bool:
-        return await shard_is_drained(connection, "arn", "s", After("70"), "shard s")  # type: ignore[arg-type]
+        return await shard_is_drained(
+            connection,  # type: ignore[arg-type]
+            "arn",
+            "s",
+            After("70"),
+            "shard s",
+            LoopClock(),
+        )
 
     try:
         drained = run_in_virtual_time(ask())

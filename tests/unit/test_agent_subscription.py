@@ -608,6 +608,14 @@ def test_a_shard_that_nobody_knows_any_more_has_ended_if_its_children_were_named
     assert script.machine.state is state
 
 
+def test_an_end_that_may_not_be_asked_for_is_an_error() -> None:
+    """The shard would never end, and its children would wait for ever (F45)."""
+    script = Script().streaming(0.0)
+    script.at(2.0, ReachedEnd(1, has_children=False))
+
+    assert script.at(3.0, EndChecked(1, ended=False, denied=DENIED)) == [Close(1), Fail(DENIED)]
+
+
 def test_an_end_that_is_not_confirmed_is_read_on() -> None:
     """More may come: subscribe again at the last position, never at null (F29)."""
     script = Script().streaming(0.0)
