@@ -17,6 +17,7 @@ from kinesis_ds.errors import (
     ResourceInUseError,
     StreamNotFoundError,
     ThrottledError,
+    TransientError,
     shown,
 )
 from kinesis_ds.limits import KIB, RECORD_MAX_BYTES_DEFAULT
@@ -105,8 +106,8 @@ async def ensure_consumer(
 ) -> str:
     """Register the consumer if it is missing and wait until it is ACTIVE; returns its ARN.
 
-    Registration that is throttled or raced by another process is waited for. A consumer that is
-    being deleted is waited for and registered again: its old ARN is of no use.
+    Registration that is throttled, raced by another process or not answered is waited for. A
+    consumer that is being deleted is waited for and registered again: its old ARN is of no use.
 
     Raises:
         ConsumerError: Not ACTIVE before the time-out.
@@ -129,7 +130,7 @@ async def ensure_consumer(
             state = described["ConsumerStatus"]
             if state == "ACTIVE":
                 return described["ConsumerARN"]
-        except (ThrottledError, ResourceInUseError) as exc:
+        except (ThrottledError, TransientError, ResourceInUseError) as exc:
             state = str(exc)
         if clock.monotonic() >= deadline:
             raise ConsumerError(
@@ -143,10 +144,15 @@ async def ensure_consumer(
         await asyncio.sleep(_CONSUMER_POLL_S)
 
 
-async def consumer_is_active(connection: Connection, info: StreamInfo, consumer: str) -> bool:
-    """Whether the consumer still exists and serves subscriptions."""
+async def active_consumer(connection: Connection, info: StreamInfo, consumer: str) -> str | None:
+    """The ARN of the consumer, if it exists and serves subscriptions.
+
+    The ARN tells a consumer from an earlier one of the same name.
+    """
     described = await _consumer(connection, info, consumer)
-    return described is not None and described["ConsumerStatus"] == "ACTIVE"
+    if described is None or described["ConsumerStatus"] != "ACTIVE":
+        return None
+    return described["ConsumerARN"]
 
 
 async def deregister_consumer(connection: Connection, info: StreamInfo, consumer: str) -> None:

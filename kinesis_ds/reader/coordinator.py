@@ -208,6 +208,7 @@ class Coordinator:
         discovery = Discovery(
             info,
             self._consumer,
+            consumer_arn,
             listed,
             base.shards,
             options.discovery_interval_s,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kinesis_ds.aws.streams import StreamInfo, consumer_is_active, describe_stream, list_shards
+from kinesis_ds.aws.streams import StreamInfo, active_consumer, describe_stream, list_shards
 from kinesis_ds.errors import (
     ConsumerError,
     DataLossError,
@@ -36,6 +36,7 @@ class Discovery:
     Everything runs on the network loop; ``listed`` and ``failure`` may be read from other threads.
 
     Args:
+        consumer, consumer_arn: What the shards are read with.
         positions: Where each shard of the checkpoint stands. Shards found later start at the oldest
             record, after all their parents.
     """
@@ -44,6 +45,7 @@ class Discovery:
         self,
         info: StreamInfo,
         consumer: str,
+        consumer_arn: str,
         listed: ShardMap,
         positions: Mapping[str, Position],
         interval_s: float,
@@ -54,6 +56,7 @@ class Discovery:
         self.failure: KinesisConnectorError | None = None
         self._info = info
         self._consumer = consumer
+        self._consumer_arn = consumer_arn
         self._interval_s = interval_s
         self._fail_on_data_loss = fail_on_data_loss
         self._positions = dict(positions)
@@ -94,7 +97,8 @@ class Discovery:
         now = await describe_stream(connection, StreamId(arn=info.arn))
         if now.created_ms != info.created_ms:
             return recreated(info.name)
-        if not await consumer_is_active(connection, info, self._consumer):
+        # One of the same name that was registered since has another ARN: this one stays gone.
+        if await active_consumer(connection, info, self._consumer) != self._consumer_arn:
             return ConsumerError(
                 f"The consumer {self._consumer} of stream {info.name} was deregistered while the "
                 "query was reading.",

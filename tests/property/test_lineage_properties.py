@@ -126,7 +126,7 @@ class World(RuleBasedStateMachine):
         """The process is gone; what is left is the checkpoint."""
         self.agent = PlayedAgent(self)
         self.discovery = Discovery(
-            INFO, "c", self.listed(), self.base.shards, 10.0, fail_on_data_loss=True
+            INFO, "c", "arn:c", self.listed(), self.base.shards, 10.0, fail_on_data_loss=True
         )
 
     @rule()

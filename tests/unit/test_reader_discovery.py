@@ -70,6 +70,7 @@ class ScriptedClient:
         self.listings = list(listings)
         self.created = CREATED
         self.consumer: str | None = "ACTIVE"
+        self.consumer_arn = "arn:c"
         self.requests: list[dict[str, Any]] = []
         self.times: list[float] = []
 
@@ -98,7 +99,8 @@ class ScriptedClient:
     async def describe_stream_consumer(self, **request: Any) -> dict[str, Any]:
         if self.consumer is None:
             raise refused("ResourceNotFoundException")
-        return {"ConsumerDescription": {"ConsumerStatus": self.consumer, "ConsumerARN": "arn:c"}}
+        described = {"ConsumerStatus": self.consumer, "ConsumerARN": self.consumer_arn}
+        return {"ConsumerDescription": described}
 
 
 def refused(code: str) -> ClientError:
@@ -112,7 +114,9 @@ def discovery(
     *,
     fail_on_data_loss: bool = True,
 ) -> Discovery:
-    return Discovery(INFO, "app", listed, positions, 10.0, fail_on_data_loss=fail_on_data_loss)
+    return Discovery(
+        INFO, "app", "arn:c", listed, positions, 10.0, fail_on_data_loss=fail_on_data_loss
+    )
 
 
 async def ended(task: asyncio.Future[None]) -> None:
@@ -323,6 +327,14 @@ def test_a_deleted_consumer_is_named(status: str | None) -> None:
     error = explained(discovery({}, {}), client, "a")
     assert isinstance(error, ConsumerError)
     assert "consumer app of stream orders was deregistered" in str(error)
+
+
+def test_a_consumer_registered_again_is_another_one() -> None:
+    """Its ARN is new; subscriptions with the old one would be refused for ever (F35)."""
+    client = ScriptedClient([shard("a")])
+    client.consumer_arn = "arn:c2"
+
+    assert isinstance(explained(discovery({}, {}), client, "a"), ConsumerError)
 
 
 def test_a_stream_created_again_is_named() -> None:
