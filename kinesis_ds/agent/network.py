@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,14 +69,17 @@ class NetworkLoop:
         """Run a coroutine on the loop and wait for its result; for other threads.
 
         Raises:
-            TransientError: No result within ``timeout_s``; the work is cancelled.
+            TransientError: No result within ``timeout_s``, or the loop was closed meanwhile; the
+                work is cancelled.
         """
         if not self._thread.is_alive():
             work.close()
             raise InternalError(f"{what}: the network loop has ended.")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._owned(work), self._loop)
         try:
             return future.result(timeout_s)
+        except CancelledError:
+            raise TransientError(f"{what} was given up: the source was closed.") from None
         except FutureTimeout:
             future.cancel()
             raise TransientError(
@@ -104,6 +108,16 @@ class NetworkLoop:
         self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning("the network loop did not end within %gs", _STOP_TIMEOUT_S)
+
+    async def _owned(self, work: Coroutine[Any, Any, T]) -> T:
+        """Work that is cancelled at :meth:`close`, so that whoever waits for it is told."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
