@@ -21,7 +21,10 @@ SPEED = 20.0
 
 
 class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+    turns = 0
+
     def select(self, timeout: float | None = None) -> Any:
+        self.turns += 1
         return super().select(timeout if timeout is None else timeout / SPEED)
 
 
@@ -29,7 +32,13 @@ class FastLoop(asyncio.SelectorEventLoop):
     """An event loop whose every timer runs ``SPEED`` times as fast."""
 
     def __init__(self) -> None:
-        super().__init__(_FastSelector())
+        self._waits = _FastSelector()
+        super().__init__(self._waits)
+
+    @property
+    def turns(self) -> int:
+        """How often it has looked for something to do."""
+        return int(self._waits.turns)
 
     def time(self) -> float:
         return time.monotonic() * SPEED
