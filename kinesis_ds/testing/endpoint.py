@@ -28,7 +28,6 @@ from kinesis_ds.testing.faults import (
     Target,
 )
 from kinesis_ds.testing.journal import Call, Journal
-from kinesis_ds.testing.tokens import unseal
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account
@@ -244,9 +243,7 @@ class Endpoint:
                 stream, _, rest = arn.partition(":stream/")[2].partition("/consumer/")
                 consumer = rest.partition(":")[0] or consumer
         if operation == "GetRecords":
-            token = members.get("ShardIterator")
-            place = unseal("iterator", token) if isinstance(token, str) else None
-            stream, shard = (place["stream"], place["shard"]) if place else (stream, shard)
+            stream, shard = self.account.place_of_iterator(members.get("ShardIterator"))
         return Target(operation, _text(stream), _text(shard), _text(consumer))
 
     def _note(self, target: Target, members: Mapping[str, Any], outcome: str) -> None:

@@ -123,6 +123,8 @@ class Http2Protocol(asyncio.Protocol):
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is not None:
+            self.transport.close()  # Python 3.10 wants that of a lost TLS connection too
         self.transport = None
         self._connected.discard(self)
         self._writable.set()

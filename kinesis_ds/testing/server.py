@@ -13,12 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import pybase64
+import orjson
 
 from kinesis_ds.testing.account import Account
 from kinesis_ds.testing.clock import Changes, ScaledClock, ServerClock
 from kinesis_ds.testing.endpoint import Endpoint
-from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.testing.http import http1_protocol
 from kinesis_ds.testing.settings import Settings
 
@@ -165,12 +164,13 @@ class KinesisServer:
     # --- streams --------------------------------------------------------------------------------
 
     def call(self, operation: str, **members: Any) -> dict[str, Any]:
-        """Any call of the API but SubscribeToShard, without network and faults.
+        """Any call of the API but SubscribeToShard, without network and faults, within the rates.
 
         Raises:
             ServiceError: What the service would answer.
         """
-        return self._tell(lambda e: e.account.call(operation, members, self.clock.wall()))
+        answer = self._tell(lambda e: e.account.call(operation, members, self.clock.wall()))
+        return cast("dict[str, Any]", orjson.loads(orjson.dumps(answer)))
 
     def create_stream(self, name: str, shards: int = 1) -> None:
         """A stream that is ACTIVE at once."""
@@ -178,7 +178,7 @@ class KinesisServer:
         def create(endpoint: Endpoint) -> None:
             long_ago = self.clock.wall() - self.settings.stream_ready_s - _ROUNDING_S
             members = {"StreamName": name, "ShardCount": shards}
-            endpoint.account.call("CreateStream", members, long_ago)
+            endpoint.account.call_unlimited("CreateStream", members, long_ago)
 
         self._tell(create)
 
@@ -191,7 +191,7 @@ class KinesisServer:
             now = self.clock.wall()
             for item in data:
                 key = partition_key if isinstance(partition_key, str) else partition_key(item)
-                store(endpoint.account, stream, item, key, now)
+                endpoint.account.store(stream, item, key, now)
 
         self._tell(put)
 
@@ -240,8 +240,10 @@ class KinesisServer:
         await self._endpoint.next_call(ticket, within_s)
 
     def shards(self, stream: str) -> list[dict[str, Any]]:
-        """What ListShards says."""
-        return cast("list[dict[str, Any]]", self.call("ListShards", StreamName=stream)["Shards"])
+        """What ListShards says, of all shards."""
+        return self._look(
+            lambda e: [s.description() for s in e.account.streams[stream].shards.values()]
+        )
 
     def open_shards(self, stream: str) -> list[str]:
         """Ids of the shards that take records."""
@@ -277,7 +279,8 @@ class KinesisServer:
 
         def reshard(endpoint: Endpoint) -> None:
             long_ago = self.clock.wall() - self.settings.stream_ready_s - _ROUNDING_S
-            endpoint.account.call(operation, {"StreamName": stream, **members}, long_ago)
+            request = {"StreamName": stream, **members}
+            endpoint.account.call_unlimited(operation, request, long_ago)
 
         self._tell(reshard)
         return [shard for shard in self.open_shards(stream) if shard not in before]
@@ -357,6 +360,7 @@ class KinesisServer:
     def _look(self, look: Callable[[Endpoint], T]) -> T:
         async def on_loop() -> T:
             assert self._endpoint is not None
+            self._endpoint.account.settle(self.clock.wall())
             return look(self._endpoint)
 
         return self._wait_for(on_loop())
@@ -365,6 +369,7 @@ class KinesisServer:
         async def on_loop() -> T:
             assert self._endpoint is not None
             assert self._changes is not None
+            self._endpoint.account.settle(self.clock.wall())
             try:
                 return change(self._endpoint)
             finally:
@@ -445,14 +450,6 @@ class KinesisServer:
 
         assert self._endpoint is not None
         return Http2Protocol(self._endpoint.handle, self._http2)
-
-
-def store(account: Account, stream_name: str, data: bytes, key: str, now: float) -> None:
-    """Put one record past the limits of its shard's rate."""
-    stream = account.stream_named(stream_name, now)
-    encoded = pybase64.b64encode(data).decode()
-    size = len(data) + len(key.encode())
-    stream.shard_for(hash_of(key)).append(encoded, size, key, None, round(now * 1000))
 
 
 class _AlpnSwitch(asyncio.Protocol):
