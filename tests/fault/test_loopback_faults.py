@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_ds.agent import runner as runner_module
 from kinesis_ds.agent import subscription
 from kinesis_ds.agent.agent import AgentOptions, ShardAgent
 from kinesis_ds.agent.client import stream_range
@@ -35,8 +32,8 @@ from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, Position
 from kinesis_ds.shards import Shard
 from kinesis_ds.testing.frames import exception_message as exception_frame
 from kinesis_ds.testing.frames import initial_message as initial_frame
-from tests.support.builders import event_frame, record, records, shard
-from tests.support.loopback import CUT, FOREVER, Gate, LoopbackServer, Play, Refuse, Script, Silence
+from tests.support.builders import event_frame, record, shard
+from tests.support.loopback import CUT, FOREVER, Gate, LoopbackServer, Play, Refuse, Script
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fault
 
 START = initial_frame()
-KIB_50 = 50 * 1024
 
 
 def one(n: int, size: int = 10) -> bytes:
@@ -110,17 +106,6 @@ class Agent:
         eventually(lambda: numbers[-1] in self.read(shard_id), f"record {numbers[-1]}")
         assert self.read(shard_id) == list(numbers)
 
-    def settled(self, shard_id: str = "a") -> bool:
-        """Whether all 50 KiB records received are decoded, and the shard waits for room."""
-        found = self.agent.statistics()
-        one_record = records([1], b"x" * KIB_50).batch.nbytes
-        shard = found["shards"][shard_id]
-        return (
-            bool(found["pool"]["waiting"])
-            and shard["held_bytes"] // one_record == shard["records"]
-            and found == self.agent.statistics()
-        )
-
     def state(self, shard_id: str = "a") -> str:
         return str(self.agent.statistics()["shards"][shard_id]["state"])
 
@@ -179,24 +164,6 @@ def test_a_body_that_ends_inside_a_frame_loses_and_repeats_nothing(
     assert agent.errors() == {"TransientError": 1}
 
 
-def test_a_damaged_frame_followed_by_good_ones_leaves_no_gap(
-    server: LoopbackServer, agent: Agent
-) -> None:
-    """What comes behind the damage on that connection is not used; all of it is read again."""
-    damaged = one(2)[:-1] + bytes([one(2)[-1] ^ 1])
-    server.play(
-        "a",
-        Play(START, one(1), damaged, one(3), one(4), FOREVER),
-        Play(START, one(2), one(3), one(4), one(5), FOREVER),
-    )
-    agent.assign(shard("a"))
-
-    agent.wait_for(1, 2, 3, 4, 5)
-    assert server.positions("a") == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER:1"]
-    assert agent.errors() == {"ProtocolError": 1}
-    eventually(lambda: server.open == 1, "the damaged connection is closed")
-
-
 def test_damage_every_time_is_given_up(server: LoopbackServer, agent: Agent) -> None:
     """Five in a row without one event, and the query is told."""
     server.play("a", *[Play(START[:-1] + b"\x00", FOREVER)] * 6)
@@ -222,27 +189,6 @@ def test_a_body_that_is_no_event_stream_is_given_up_and_told(
 
     assert said in str(agent.failure())
     assert len(server.calls) == 5
-
-
-def test_closed_without_an_event_again_and_again_is_survived(
-    server: LoopbackServer, agent: Agent
-) -> None:
-    """Neither an error nor a reason to stop: reading goes on when events come (F4)."""
-    server.play("a", Play(), Play(START), Play(), Play(START, one(1), FOREVER))
-    agent.assign(shard("a"))
-
-    agent.wait_for(1)
-    assert server.positions("a") == ["TRIM_HORIZON"] * 4
-
-
-def test_expiry_is_no_error(server: LoopbackServer, agent: Agent) -> None:
-    """A subscription that ends properly is renewed where it ended (F13)."""
-    server.play("a", *[Play(START, one(n)) for n in range(1, 6)], Play(START, one(6), FOREVER))
-    agent.assign(shard("a"))
-
-    agent.wait_for(1, 2, 3, 4, 5, 6)
-    assert server.positions("a")[1:] == [f"AFTER_SEQUENCE_NUMBER:{n}" for n in range(1, 6)]
-    assert agent.errors() == {}
 
 
 def test_records_sent_again_are_dropped(server: LoopbackServer, agent: Agent) -> None:
@@ -380,130 +326,6 @@ def test_an_endpoint_that_is_down_is_tried_again_and_diagnosed() -> None:
     assert agent.agent.failure() is None
 
 
-# --- silence ------------------------------------------------------------------------------------
-
-
-def test_a_half_open_connection_is_broken_off(server: LoopbackServer) -> None:
-    """Nothing, not even a heartbeat, for too long: resubscribe where reading stopped (F1)."""
-    agent = Agent(server.url, silence_s=0.2)
-    server.play(
-        "a", Play(START, one(1), FOREVER), Play(START, one(2), *[event_frame([], 2)] * 3, FOREVER)
-    )
-    agent.assign(shard("a"))
-    eventually(lambda: len(server.calls) >= 3, "two silent connections were given up")
-    agent.close()
-
-    assert server.positions("a")[:3] == [
-        "TRIM_HORIZON",
-        "AFTER_SEQUENCE_NUMBER:1",
-        "AFTER_SEQUENCE_NUMBER:2",
-    ]
-    assert set(agent.errors()) == {"TransientError"}
-    eventually(lambda: server.open == 0, "no connection is left")
-
-
-def test_a_call_that_is_never_answered_is_given_up(
-    server: LoopbackServer, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call has a time-out of its own, and the connection is closed with it (F12)."""
-    monkeypatch.setattr(runner_module, "_SUBSCRIBE_TIMEOUT_S", 0.1)
-    server.play("a", Silence(), Play(START, one(1), FOREVER))
-    agent.assign(shard("a"))
-
-    agent.wait_for(1)
-    eventually(lambda: server.open == 1, "the silent call is closed")
-
-
-# --- no room ------------------------------------------------------------------------------------
-
-
-def flood(first: int, last: int) -> list[bytes]:
-    return [one(n, KIB_50) for n in range(first, last + 1)]
-
-
-def test_a_stalled_shard_stops_alone_and_loses_nothing(server: LoopbackServer) -> None:
-    """A full buffer holds its own shard back, not its neighbour; freeing brings the rest."""
-    agent = Agent(server.url, buffer_bytes=2 * MIB)
-    gate = Gate()
-    server.play("a", Play(START, *flood(1, 100), FOREVER))
-    server.play("b", Play(START, one(1), gate, one(2), FOREVER))
-    agent.assign(shard("a"), shard("b"))
-    agent.wait_for(1, shard_id="b")
-    eventually(agent.settled, "shard a waits for room")
-
-    stalled_at = agent.read("a")
-    assert len(stalled_at) < 40
-    gate.open()
-    agent.wait_for(1, 2, shard_id="b")
-    assert agent.read("a") == stalled_at
-
-    got, at = list(stalled_at), agent.agent.available()["a"]
-    while got[-1] < 100:
-        agent.agent.free({"a": at})
-        got += eventually(lambda at=at: agent.read("a", at), "more of shard a")  # type: ignore[misc]
-        at = After(str(got[-1]))
-    pool = agent.agent.statistics()["pool"]
-    agent.close()
-
-    assert got == list(range(1, 101))
-    assert pool["peak_bytes"] <= 2 * MIB
-    assert server.positions("a") == ["TRIM_HORIZON"]
-
-
-def test_a_starved_subscription_is_given_back_and_resumed(server: LoopbackServer) -> None:
-    """Without demand the connection is closed after a while; demand opens it again, gapless."""
-    agent = Agent(server.url, buffer_bytes=1 * MIB, idle_timeout_s=0.1)
-    server.play("a", Play(START, *flood(1, 60), FOREVER))
-    agent.assign(shard("a"))
-    eventually(lambda: agent.state() == "parked", "the subscription is given back")
-    eventually(lambda: server.open == 0, "its connection is closed")
-    eventually(agent.settled, "what was received is decoded")
-    held = agent.read()
-
-    server.play("a", Play(START, *flood(held[-1] + 1, held[-1] + 5), FOREVER))
-    agent.agent.free({"a": agent.agent.available()["a"]})
-    last = After(str(held[-1]))
-    eventually(lambda: len(agent.read(start=last)) == 5, "the rest")
-    got = agent.read(start=last)
-    agent.close()
-
-    assert held == list(range(1, len(held) + 1))
-    assert got == list(range(held[-1] + 1, held[-1] + 6))
-    assert server.positions("a") == ["TRIM_HORIZON", f"AFTER_SEQUENCE_NUMBER:{held[-1]}"]
-
-
-def test_a_starved_subscription_waits_for_room_for_its_message(server: LoopbackServer) -> None:
-    """With less room than that it would be opened and given back again and again."""
-    big = 1_000_000
-    agent = Agent(server.url, buffer_bytes=2 * MIB, idle_timeout_s=0.1)
-    server.play("a", Play(START, one(1, big), one(2, big), FOREVER))
-    server.play("a", Play(START, one(2, big), FOREVER))
-    agent.assign(shard("a"))
-
-    def parked_for_room() -> bool:
-        return agent.state() == "parked" and agent.agent.statistics()["pool"]["waiting"] == 1
-
-    eventually(parked_for_room, "the subscription is given back and waits for room")
-    agent.agent.free({"a": After("1")})
-    eventually(lambda: agent.read(start=After("1")) == [2], "the second record")
-    agent.close()
-
-    assert server.positions("a") == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER:1"]
-
-
-def test_one_event_larger_than_the_buffer_gets_through(server: LoopbackServer) -> None:
-    """A bound below the size of one event delays it, and does not stop its shard for ever."""
-    agent = Agent(server.url, buffer_bytes=1 * MIB)
-    server.play("a", Play(START, one(1), one(2, 3 * MIB), one(3), FOREVER))
-    agent.assign(shard("a"))
-    agent.wait_for(1)
-    agent.agent.free({"a": After("1")})
-    eventually(lambda: 2 in agent.read(start=After("1")), "the large event")
-    agent.agent.free({"a": After("2")})
-    eventually(lambda: agent.read(start=After("2")) == [3], "the event behind it")
-    agent.close()
-
-
 # --- the end ------------------------------------------------------------------------------------
 
 
@@ -576,54 +398,3 @@ def test_a_closed_shard_that_idles_at_the_tip_is_confirmed(
 
     assert agent.read() == [1]
     eventually(lambda: server.open == 0, "its connection is closed")
-
-
-# --- stopping -----------------------------------------------------------------------------------
-
-
-def our_threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("kinesis-")]
-
-
-@pytest.mark.parametrize(
-    ("scripts", "state", "buffer_bytes"),
-    [
-        pytest.param(
-            [Play(START, *flood(1, 60), FOREVER)], "streaming", MIB, id="waiting for room"
-        ),
-        pytest.param([Play(START, one(1), FOREVER)], "streaming", MIB, id="waiting for events"),
-        pytest.param([Silence()], "opening", MIB, id="waiting for the answer"),
-        pytest.param([Play(START, one(1)), Silence()], "opening", MIB, id="renewing"),
-    ],
-)
-def test_stopping_is_prompt_and_leaves_nothing(
-    server: LoopbackServer, scripts: list[Script], state: str, buffer_bytes: int
-) -> None:
-    """Whatever a shard waits for: no thread, no task and no connection is left (F15)."""
-    before = our_threads()
-    agent = Agent(server.url, buffer_bytes=buffer_bytes)
-    server.play("a", *scripts)
-    agent.assign(shard("a"))
-    eventually(lambda: len(server.calls) == len(scripts) and agent.state() == state, state)
-    if len(scripts[0].steps if isinstance(scripts[0], Play) else ()) > 60:
-        eventually(lambda: agent.agent.statistics()["pool"]["waiting"] == 1, "waiting for room")
-
-    since = time.monotonic()
-    agent.close()
-    assert time.monotonic() - since < 5
-    assert our_threads() == before
-    eventually(lambda: server.open == 0, "no connection is left")
-    agent.close()
-
-
-def test_stopping_while_starved_is_prompt(server: LoopbackServer) -> None:
-    """A subscription that was given back waits for room; stopping does not."""
-    before = our_threads()
-    agent = Agent(server.url, buffer_bytes=MIB, idle_timeout_s=0.05)
-    server.play("a", Play(START, *flood(1, 60), FOREVER))
-    agent.assign(shard("a"))
-    eventually(lambda: agent.state() == "parked", "parked")
-
-    agent.close()
-    assert our_threads() == before
-    assert server.open == 0
