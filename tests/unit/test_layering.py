@@ -150,3 +150,13 @@ def test_importing_the_package_imports_neither_pyspark_nor_aws() -> None:
     )
 
     assert done.stdout.strip() == ""
+
+
+def test_the_connector_does_not_import_its_double() -> None:
+    """What runs in production does not load what breaks things on purpose."""
+    importing = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if "testing" not in path.parts and "kinesis_ds.testing" in path.read_text()
+    }
+    assert importing == set()
