@@ -359,9 +359,9 @@ class _Draw:
         stream = SOURCE if rng.random() < 0.8 else SINK
         kind = rng.random()
         if kind < 0.45:
-            return Split(at, round(rng.random(), 3), stream)
+            return Split(at, int(rng.random() * 1000) / 1000, stream)
         if kind < 0.8:
-            return Merge(at, round(rng.random(), 3), stream)
+            return Merge(at, int(rng.random() * 1000) / 1000, stream)
         return Scale(at, rng.randint(1, 6), stream)
 
     def _hindrances(self) -> list[Step]:

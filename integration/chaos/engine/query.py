@@ -34,6 +34,7 @@ ATTEMPTS_FILE = "attempts.jsonl"
 RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.jsonl"
 _IDLE_S = 0.004
+_TASK_ENDS_S = 1.0
 
 
 class SourceDied(Exception):  # noqa: N818  # it was killed, which is no error
@@ -164,6 +165,7 @@ class Workers:
         self._sink = sink
         self._control = control
         self._children = [self._new(number) for number in range(WORKERS)]
+        self._busy: dict[int, Task] = {}
         self._attempts = AppendedLines(folder / ATTEMPTS_FILE)
         self._tried = {line[1] for line in read_lines(folder / ATTEMPTS_FILE)}
         self._results = AppendedLines(folder / RESULTS_FILE)
@@ -188,7 +190,10 @@ class Workers:
                 self._control.orders.speculative -= 1
                 task.copies = 2
             due.extend([task] * task.copies)
-        busy: dict[int, Task] = {}
+        busy = self._busy
+        for number in tuple(busy):  # tasks of a run that failed
+            self._replace(number)
+            del busy[number]
         while due or busy:
             for number in range(WORKERS):
                 if due and number not in busy:
@@ -228,15 +233,19 @@ class Workers:
     def stop(self) -> list[str]:
         """End them in good order; what they had not given back."""
         left: list[str] = []
-        for child in self._children:
+        for number, child in enumerate(self._children):
             try:
+                if number in self._busy:
+                    if not child.channel.poll(_TASK_ENDS_S):
+                        # As Spark ends a task of a query that is stopped.
+                        logger.info("a task is killed at the end role=%s", child.role)
+                        child.kill()
+                        continue
+                    child.channel.recv()
                 child.channel.send(("stop",))
-                # What comes before is the result of a task that nobody waits for any more.
-                while not isinstance(answer := child.channel.recv(), list):
-                    logger.info("a task's result came after the end task=%s", answer[0])
+                left += child.channel.recv()
             except (EOFError, OSError):
                 continue  # killed a moment ago
-            left += answer
             child.process.join(10)
         return left
 

@@ -19,6 +19,7 @@ from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options import parse_write_options
 from kinesis_ds.writer import service
 from kinesis_ds.writer.stream import KinesisStreamWriter
+from tests.support.fast import FastLoop
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ Rows = list[list[str | None]]
 def work(channel: Connection, folder: Path, sink: Mapping[str, str]) -> None:
     """Take tasks until told to stop, or until the driver is gone."""
     record_calls(folder)
+    service.REGISTRY = service.Registry(FastLoop)
     pickled_writer = pickle.dumps(KinesisStreamWriter(parse_write_options(sink)))
     while True:
         what, *task = channel.recv()
