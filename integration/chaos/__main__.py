@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -23,6 +24,8 @@ _SHOWN = 15
 def main() -> int:
     """Run seeds; 0 when all of them passed."""
     arguments = _parse()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     schedules = _schedules(arguments)
     # Python's output, not a terminal's: wide enough for a problem a line.
     console = Console(highlight=False, soft_wrap=True)

@@ -104,6 +104,8 @@ def _run(
         main(channel, *args)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         logging.info("nobody is at the other end any more")  # noqa: LOG015
+        if role == "driver":
+            os.killpg(0, signal.SIGKILL)  # the conductor is gone; nobody else would end these
     except BaseException:
         logging.exception("%s failed", role)  # noqa: LOG015
         raise
