@@ -94,7 +94,8 @@ class Coordinator:
         agent.free(base.shards)
         following = advance(base, agent.available(), discovery.listed)
         now = self._clock.monotonic()
-        if has_news(base, following, agent.count) or now - self._last_moved > _IDLE_CHECKPOINT_S:
+        overdue = following != base and now - self._last_moved > _IDLE_CHECKPOINT_S
+        if overdue or has_news(base, following, agent.count):
             self._last_moved = now
             return SourceOffset({following.arn: following})
         return SourceOffset({base.arn: base})
