@@ -135,6 +135,7 @@ class Packer:
         look_again: Callable[[], int] | None = None,
     ) -> None:
         self._limits = limits
+        self._record_bytes = limits.record_bytes
         self._look_again = look_again
         self._partition = partition
         self._make_key = make_key or random_keys()
@@ -165,7 +166,6 @@ class Packer:
     def _records(self, columns: Columns) -> Iterator[Record]:
         keys = columns.partition_key
         hash_keys = columns.explicit_hash_key
-        most = self._limits.record_bytes
         for i, data in enumerate(columns.data):
             if data is None:
                 raise self._refused("data is null", "Leave such rows out with a filter on data.")
@@ -182,12 +182,12 @@ class Packer:
                     "A null partitionKey is fine: such rows are spread evenly.",
                 )
             size = len(data) + key_bytes
-            if size > most and self._look_again is not None:
-                most = self._look_again()
-            if size > most:
+            if size > self._record_bytes and self._look_again is not None:
+                self._record_bytes = self._look_again()
+            if size > self._record_bytes:
                 raise self._refused(
                     f"it has {size} bytes (data {len(data)}, partitionKey {key_bytes}), and the "
-                    f"stream takes {most} a record",
+                    f"stream takes {self._record_bytes} a record",
                     "Split or compress it, or raise the stream's limit with UpdateMaxRecordSize "
                     "(up to 10 MiB).",
                 )

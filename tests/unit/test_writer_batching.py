@@ -64,9 +64,9 @@ def test_a_limit_that_was_raised_meanwhile_is_seen_before_a_row_is_refused() -> 
         asked.append(1)
         return 20
 
-    columns = Columns([b"x" * n for n in (9, 18, 19, 20)], ["k"] * 4, None)
+    slices = [one(b"x" * n) for n in (9, 18, 19, 20)]
     packer = Packer(PackingLimits(1, MIB, record_bytes=10), 7, look_again=look_again)
-    packed = packer.pack([columns])
+    packed = packer.pack(slices)
 
     assert [next(packed).size for _ in range(2)] == [10, 19]
     with pytest.raises(WriteError, match=r"Row 3 of partition 7 .* 21 bytes .* takes 20 a record"):
