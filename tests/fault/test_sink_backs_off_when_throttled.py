@@ -44,7 +44,7 @@ def test_requests_that_failed_together_do_not_come_back_together() -> None:
 
 def test_fresh_records_of_other_shards_pass_those_that_wait() -> None:
     """F51: 3,000 records for one shard come first; the others' rows do not wait behind them."""
-    with Sink(shards=2, settings=Settings()) as sink:
+    with Sink(shards=2, settings=Settings(), speed=2) as sink:
         hot = 3000
 
         def hash_key(item: int) -> str:

@@ -12,13 +12,10 @@ pytestmark = pytest.mark.fault
 
 IDS = range(10)
 DEEP = b"[" * 100_000
-OPERATIONS = ["PutRecords", "DescribeStreamSummary"]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(
-    "body",
-    [
+SUCCESSES = {
+    "PutRecords": [
         b"",
         b"this is not JSON",
         b"<html>Welcome</html>",
@@ -26,15 +23,31 @@ OPERATIONS = ["PutRecords", "DescribeStreamSummary"]
         b"null",
         b"5",
         b'"x"',
-        b"\xff\xfe{}",
         b"{}",
-        b'{"Records": 5, "StreamDescriptionSummary": 5}',
-        b'{"Records": ["a"], "StreamDescriptionSummary": ["a"]}',
-        b'{"Records": null, "StreamDescriptionSummary": null}',
-        b'{"Records": {}, "StreamDescriptionSummary": {"StreamName": "orders"}}',
+        b"\xff\xfe{}",
+        b'{"Records": 5}',
+        b'{"Records": null}',
+        b'{"Records": {}}',
+        b'{"Records": ["a"]}',
         DEEP,
     ],
-    ids=lambda body: repr(body[:20]),
+    "DescribeStreamSummary": [
+        b"this is not JSON",
+        b"[]",
+        b"{}",
+        b'{"StreamDescriptionSummary": {"StreamName": "orders"}}',
+        DEEP,
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        pytest.param(operation, body, id=f"{operation}-{body[:24]!r}")
+        for operation, bodies in SUCCESSES.items()
+        for body in bodies
+    ],
 )
 def test_success_without_sense_fails_at_once(operation: str, body: bytes) -> None:
     """F47: nothing counts as stored, it is not asked again, and the endpoint is suspected."""
@@ -47,37 +60,46 @@ def test_success_without_sense_fails_at_once(operation: str, body: bytes) -> Non
         assert sink.times_stored() == {}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (302, b""),
-        (400, b""),
-        (400, b"[]"),
-        (400, b'{"__type": [1]}'),
-        (403, b"<html>"),
-        (404, b"<html>"),
-        (408, b""),
-        (429, b""),
-        (429, b"<html>slow down</html>"),
-        (500, b""),
-        (500, b"[]"),
-        (500, b'{"__type": [1]}'),
-        (500, DEEP),
-        (502, b"<html>"),
-        (503, b"\xff"),
-        (504, b"null"),
-    ],
-    ids=lambda v: repr(v[:12]) if isinstance(v, bytes) else v,
-)
-def test_an_error_that_is_not_of_kinesis_is_waited_out(
-    operation: str, status: int, body: bytes
-) -> None:
+ERRORS = [
+    (302, b""),
+    (400, b""),
+    (400, b"[]"),
+    (400, b'{"__type": [1]}'),
+    (403, b"<html>"),
+    (404, b"<html>"),
+    (408, b""),
+    (429, b""),
+    (429, b"<html>slow down</html>"),
+    (500, b""),
+    (500, b"[]"),
+    (500, b'{"__type": [1]}'),
+    (500, DEEP),
+    (502, b"<html>"),
+    (503, b"\xff"),
+    (504, b"null"),
+]
+
+
+def test_errors_that_are_not_of_kinesis_are_waited_out() -> None:
     """F45: what stands in between may be well again soon; everything is then stored once."""
-    with Sink(Fault(AnswerWith(body, status), operation=operation, times=2)) as sink:
+    with Sink() as sink:
+        for at, (status, body) in enumerate(ERRORS):
+            sink.kinesis.add_faults(put_fault(AnswerWith(body, status)))
+            outcome = sink.write(range(at * 10, at * 10 + 10))
+
+            assert outcome.records == 10, (status, body)
+            assert len(sink.calls()) == 2 * at + 2, (status, body)
+        assert sink.times_stored() == dict.fromkeys(range(10 * len(ERRORS)), 1)
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (429, b""), (500, DEEP)], ids=repr)
+def test_the_first_contact_is_waited_for_too(status: int, body: bytes) -> None:
+    """F45: a worker process starts while a proxy has a bad moment."""
+    describe = Fault(AnswerWith(body, status), operation="DescribeStreamSummary", times=2)
+    with Sink(describe) as sink:
         outcome = sink.write(IDS)
 
-        assert len(sink.calls(operation)) == 3
+        assert len(sink.calls("DescribeStreamSummary")) == 3
         sink.assert_each_once(IDS, outcome)
 
 

@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 from aiobotocore.session import AioSession
@@ -129,9 +130,12 @@ class Sink:
         shards: Of the stream.
         settings: Of the double; without rates to keep where it is not about those.
         relayed: Put a :class:`Relay` between writer and double.
+        speed: How fast the double's time passes. The writer's is always ``SPEED``; where a shard is
+            to be too slow for it on any machine, the double's is slower.
 
     Attributes:
         kinesis: The double.
+        stream: The name of the stream that is written to and counted.
         relay: The relay, if there is one.
         loops: The event loops of all services, oldest first.
     """
@@ -142,8 +146,10 @@ class Sink:
         shards: int = 4,
         settings: Settings = UNLIMITED,
         relayed: bool = False,
+        speed: float = SPEED,
     ) -> None:
-        self.kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults)
+        self.kinesis = KinesisServer(settings, clock=ScaledClock(speed), faults=faults)
+        self.stream = STREAM
         self.relay: Relay = None  # type: ignore[assignment]
         self.loops: list[asyncio.AbstractEventLoop] = []
         self._shards = shards
@@ -156,10 +162,10 @@ class Sink:
             self.kinesis.create_stream(STREAM, self._shards)
             if self._relayed:
                 self.relay = stack.enter_context(Relay(self.kinesis.endpoint))
-            stack.callback(setattr, service, "REGISTRY", service.REGISTRY)
-            service.REGISTRY = Registry(self._new_loop)
-            stack.callback(setattr, connection, "get_session", connection.get_session)
-            connection.get_session = _session_with_models_at_hand
+            stack.enter_context(mock.patch.object(service, "REGISTRY", Registry(self._new_loop)))
+            stack.enter_context(
+                mock.patch.object(connection, "get_session", _session_with_models_at_hand)
+            )
             self._ending = stack.pop_all()
         return self
 
@@ -176,14 +182,17 @@ class Sink:
         service.REGISTRY.close()
 
     def writer(self, **options: str) -> KinesisStreamWriter:
-        raw = {**self.kinesis.options(STREAM), **options}
+        raw = {**self.kinesis.options(self.stream), **options}
         if self._relayed:
             raw["endpoint"] = self.relay.endpoint
         return KinesisStreamWriter(parse_write_options(raw))
 
     def write(self, items: Iterable[Any], **options: str) -> Outcome:
-        """One task: ids, or what :func:`rows` made of them."""
-        items = rows(items) if isinstance(items, (range, list)) else iter(items)
+        """One task: a range of ids, or what :func:`rows` made of some.
+
+        The writer sends a request when the row after it is there, or when no more come.
+        """
+        items = rows(items) if isinstance(items, range) else iter(items)
         writer = self.writer(**options)
 
         try:
@@ -199,7 +208,7 @@ class Sink:
 
     def times_stored(self) -> Counter[int]:
         """How often each id is in the stream."""
-        return Counter(int(record.data[:_ID_BYTES]) for record in self.kinesis.records(STREAM))
+        return Counter(int(record.data[:_ID_BYTES]) for record in self.kinesis.records(self.stream))
 
     def stored_more_than_once(self) -> list[int]:
         """Ids that are in the stream twice; none is there three times."""
@@ -222,7 +231,7 @@ class Sink:
     def stored_by_shard(self) -> dict[str, ShardWrites]:
         """What a commit message has to say of the whole stream."""
         found: dict[str, ShardWrites] = {}
-        for record in self.kinesis.records(STREAM):
+        for record in self.kinesis.records(self.stream):
             number = str(record.sequence_number)
             size = len(record.data) + len((record.partition_key or "").encode())
             had = found.get(record.shard_id, ShardWrites(record.shard_id, number, "", 0, 0))
@@ -260,6 +269,7 @@ class Relay:
     A request is under way from its first byte until the first byte of its answer.
 
     Attributes:
+        accepted: Connections, ever.
         connections: Open now.
         under_way: Requests, now.
         most_under_way: Requests, at any time.
@@ -274,7 +284,7 @@ class Relay:
         self._open: set[asyncio.Task[None]] = set()
         self._cut: tuple[int, int, bool] | None = None
         self._puts = 0
-        self.connections = 0
+        self.accepted = self.connections = 0
         self.under_way = self.most_under_way = 0
 
     @property
@@ -316,6 +326,7 @@ class Relay:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        self.accepted += 1
         self.connections += 1
         try:
             there, answering = await asyncio.open_connection(*self._target)

@@ -1,0 +1,119 @@
+"""Permission, key, credentials or the stream itself are gone in the middle of a task (F45)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kinesis_ds.errors import AccessError, InvalidRequestError, StreamNotFoundError
+from kinesis_ds.testing import Refuse
+from tests.support.polling import eventually
+from tests.support.sinks import STREAM, Sink, put_fault, rows
+
+pytestmark = pytest.mark.fault
+
+OPTIONS = {"batchMaxRecords": "100", "maxInFlightRequests": "4"}
+
+
+def interrupted_by(sink: Sink, change: Callable[[], object]) -> Iterator[Any]:
+    """200 rows that are stored and 100 that are not sent yet, then the change, then more rows."""
+    yield from rows(range(300))
+    eventually(lambda: len(sink.kinesis.records(STREAM)) == 200, "the first rows are stored")
+    change()
+    yield from rows(range(300, 5000))
+
+
+def assert_failed_at_once(sink: Sink, code: str) -> None:
+    """What was under way may be refused, and nothing else is tried."""
+    outcomes = [call.outcome for call in sink.calls()]
+    assert outcomes[:2] == ["ok"] * 2
+    assert set(outcomes[2:]) == {code}
+    assert len(outcomes) <= 2 + 4
+    assert sink.times_stored() == dict.fromkeys(range(200), 1)
+
+
+def test_a_permission_that_is_taken_away() -> None:
+    """F45: it is named, and given back, the next task writes."""
+    with Sink() as sink:
+        items = interrupted_by(sink, lambda: sink.kinesis.deny("PutRecords", STREAM))
+        said = sink.write(items, **OPTIONS).said(AccessError)
+
+        assert "kinesis:PutRecords" in said
+        assert_failed_at_once(sink, "AccessDeniedException")
+        sink.kinesis.allow("PutRecords", STREAM)
+        assert sink.write(range(200, 300)).records == 100
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "KMSAccessDeniedException",
+        "KMSDisabledException",
+        "KMSInvalidStateException",
+        "KMSNotFoundException",
+        "KMSOptInRequired",
+    ],
+)
+def test_a_key_that_cannot_be_used(code: str) -> None:
+    """F45: retrying would not bring the key back; what the role needs is named."""
+    with Sink() as sink:
+        items = interrupted_by(sink, lambda: sink.kinesis.set_key_state(STREAM, code))
+        said = sink.write(items, **OPTIONS).said(AccessError)
+
+        assert code in said
+        assert "kms:GenerateDataKey" in said
+        assert_failed_at_once(sink, code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException"],
+)
+def test_credentials_that_are_no_longer_good(code: str) -> None:
+    """F45: the next task gets new ones, since this one's client ends with it."""
+    fault = put_fault(Refuse(code, "The security token included in the request is expired"))
+    with Sink() as sink:
+        items = interrupted_by(sink, lambda: sink.kinesis.add_faults(fault))
+        said = sink.write(items, batchMaxRecords="100", maxInFlightRequests="1").said(AccessError)
+
+        assert "Check the credentials" in said
+        assert_failed_at_once(sink, code)
+        assert sink.write(range(200, 300)).records == 100
+        assert len(sink.loops) == 2
+
+
+def test_a_stream_that_is_deleted() -> None:
+    """F45: it is named; nothing waits for it to come back."""
+    with Sink() as sink:
+        items = interrupted_by(sink, lambda: sink.kinesis.call("DeleteStream", StreamName=STREAM))
+        said = sink.write(items, **OPTIONS).said(StreamNotFoundError)
+
+        assert STREAM in said
+        outcomes = [call.outcome for call in sink.calls()]
+        assert set(outcomes[2:]) == {"ResourceNotFoundException"}
+        assert len(outcomes) <= 2 + 4
+
+
+@pytest.mark.parametrize("code", ["InvalidArgumentException", "DryRunOperation", "SomethingNew"])
+def test_a_request_that_is_refused_as_such(code: str) -> None:
+    """F45: what is wrong with it now would be wrong with it again."""
+    with Sink(put_fault(Refuse(code, "no"), times=None)) as sink:
+        said = sink.write(range(10)).said(InvalidRequestError)
+
+        assert f"{code}: no" in said
+        assert len(sink.calls()) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["KMSThrottlingException", "LimitExceededException", "ThrottlingException"],
+)
+def test_limits_are_waited_out(code: str) -> None:
+    """F45: of all the key's errors one passes by itself."""
+    with Sink(put_fault(Refuse(code), times=3)) as sink:
+        outcome = sink.write(range(300))
+
+        sink.assert_each_once(range(300), outcome)
+        assert sink.counters()["throttled"] == 3 * 300
