@@ -378,7 +378,8 @@ class SubscriptionRunner:
         self.counters.millis_behind = event.millis_behind
         if event.continuation is None or event.has_children:
             more = event.continuation is not None
-            self._network.post(self.tell, ReachedEnd(generation, event.has_children, more))
+            reached = ReachedEnd(generation, event.has_children, more, position)
+            self._network.post(self.tell, reached)
         else:
             self._network.post(
                 self.tell, Progressed(generation, position, rows, event.millis_behind)

@@ -108,11 +108,13 @@ class ReachedEnd:
     """An event without continuation, or naming child shards, was decoded; its records are buffered.
 
     The service sends both together. One without the other is confirmed before it is believed.
+    ``position`` is behind the event's records, where there were any.
     """
 
     generation: int
     has_children: bool
     has_continuation: bool = False
+    position: Position | None = None
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,7 @@ class Subscription:
                 return self._on_progress(stimulus, now)
             case ReachedEnd() if self.state is State.STREAMING:
                 self._children_named = self._children_named or stimulus.has_children
+                self.position = stimulus.position or self.position
                 if stimulus.has_children and not stimulus.has_continuation:
                     return self._finish()
                 return [Close(self.generation), *self._check_end()]

@@ -608,6 +608,17 @@ def test_a_shard_that_nobody_knows_any_more_has_ended_if_its_children_were_named
     assert script.machine.state is state
 
 
+def test_an_end_is_asked_for_behind_the_records_that_came_with_it() -> None:
+    """Before them GetRecords finds just these, again and again, and the shard never ends (F33)."""
+    script = Script().streaming(0.0)
+    script.event(1.0)
+    reached = ReachedEnd(1, has_children=False, position=After("300"))
+
+    assert script.at(2.0, reached) == [Close(1), CheckEnd(1, After("300"))]
+    due = script.due(script.at(3.0, EndChecked(1, ended=False)))
+    assert script.at(due, Tick()) == [Open(2, After("300"))]
+
+
 def test_an_end_that_may_not_be_asked_for_is_an_error() -> None:
     """The shard would never end, and its children would wait for ever (F45)."""
     script = Script().streaming(0.0)
