@@ -40,7 +40,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit spark integration demo check format docs oldest matrix localstack clean
+.PHONY: help setup test unit spark integration contract demo check format docs oldest matrix localstack clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ spark: setup ## Run the tests that start Spark.
 integration: setup ## Run the tests against LocalStack and ministack.
 	$(PYTEST) -m "integration and not soak"
 
+contract: setup ## Run the tests of Kinesis's own behaviour on our double and each local server.
+	$(PYTEST) integration/contract
+
 demo: setup ## Write, kill, restart, reshard, read, and count: the verdict goes to demo-report.json.
 	$(PY) -m examples.demo $(DEMO_ARGS)
 
@@ -81,8 +84,9 @@ format: setup ## Format the code and sort its imports.
 	$(PY) -m ruff check --select I --fix
 	$(PY) -m ruff format
 
-docs: setup ## Write the pages that come from the code: docs/reference/options.md.
+docs: setup ## Write the pages that come from the code: docs/reference/options.md, server-differences.md.
 	$(PY) -m devtools.options_page
+	$(PY) -m devtools.differences_page
 
 oldest: $(OLD_VENV)/.ready ## Smoke test on PySpark 4.0.5 and the oldest dependencies that we promise.
 	$(OLD_PY) -m pytest $(PYTEST_ARGS) integration/test_smoke.py
