@@ -293,6 +293,7 @@ class _Draw:
         if self._seed != QUIET_SEED:
             steps += [*self._kills(), *self._reshards(), *self._hindrances()]
             steps += [self._fault() for _ in range(rng.choice((0, 4, 8, 12, 20)))]
+            steps += self._storms()
         return Schedule(
             seed=self._seed,
             shards=self._shards,
@@ -304,6 +305,7 @@ class _Draw:
                 "fetchBufferSize": rng.choice(("1mb", "2mb")) if pressing else "64mb",
                 "subscriptionIdleTimeout": f"{rng.choice((1, 5, 30))}s",
                 "shardFetchInterval": f"{rng.choice((1, 3, 10))}s",
+                "initialPosition": rng.choice(("trim_horizon", "trim_horizon", "latest")),
             },
             sink_options={
                 "batchMaxRecords": str(rng.choice((7, 50, 500))),
@@ -363,6 +365,20 @@ class _Draw:
         if kind < 0.8:
             return Merge(at, int(rng.random() * 1000) / 1000, stream)
         return Scale(at, rng.randint(1, 6), stream)
+
+    def _storms(self) -> list[Step]:
+        """The same thing over and over within seconds."""
+        rng = self._rng
+        steps: list[Step] = []
+        if rng.random() < 0.15:
+            since = self._when(0.1, 0.8)
+            times = [round(since + rng.uniform(0.0, 15.0), 2) for _ in range(rng.randint(3, 6))]
+            steps += [Kill(at, "agent") for at in times]
+        if rng.random() < 0.15:
+            since = self._when(0.1, 0.8)
+            times = [round(since + rng.uniform(0.0, 3.0), 2) for _ in range(rng.randint(3, 6))]
+            steps += [self._reshard(min(at, round(self._span, 2))) for at in times]
+        return [step for step in steps if step.at <= self._span]
 
     def _hindrances(self) -> list[Step]:
         rng = self._rng

@@ -118,6 +118,9 @@ class BareEngine:
 
     # --- looking --------------------------------------------------------------------------------
 
+    def pinned(self) -> bool:
+        return (self._job.folder / "query" / "offsets" / "0").exists()
+
     def delivered(self) -> int:
         return sum(self._rows.values())
 
@@ -194,9 +197,15 @@ class BareEngine:
                 self._driver.channel.send(what)
 
     def _signal(self, role: str, number: int) -> bool:
+        pid = self._living.get(role)
         try:
-            os.kill(self._living[role], number)
-        except (KeyError, ProcessLookupError):
+            # Not one that has got the number of one of ours meanwhile.
+            if pid is None or self._driver is None:
+                return False
+            if pid != self._driver.pid and psutil.Process(pid).ppid() != self._driver.pid:
+                return False
+            os.kill(pid, number)
+        except (psutil.Error, ProcessLookupError):
             return False
         return True
 

@@ -76,6 +76,9 @@ class Engine(Protocol):
             EngineError: The query failed, or the driver died of something else than a kill.
         """
 
+    def pinned(self) -> bool:
+        """Whether the query's start is in its checkpoint: what is written from now on counts."""
+
     def delivered(self) -> int:
         """Records in the output of committed batches."""
 

@@ -155,6 +155,10 @@ class SparkEngine:
 
     # --- looking --------------------------------------------------------------------------------
 
+    def pinned(self) -> bool:
+        folders = ("checkpoint-source", "checkpoint-sink")
+        return all((self._job.folder / name / "offsets" / "0").exists() for name in folders)
+
     def delivered(self) -> int:
         for path in self._files():
             if path.name not in self._rows:
