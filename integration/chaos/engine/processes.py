@@ -22,15 +22,8 @@ import psutil
 from tests.support.fast import FastLoop
 
 _GONE_WITHIN_S = 3.0
-# Imported once, by the process that all others are forked from: it starts no thread and opens
-# nothing, and a process is there in milliseconds.
-_PRELOADED = [
-    "integration.chaos.engine.query",
-    "integration.chaos.engine.source",
-    "integration.chaos.engine.worker",
-]
 _from_server = multiprocessing.get_context("forkserver")
-_from_server.set_forkserver_preload(_PRELOADED)
+_from_server.set_forkserver_preload(["integration.chaos.engine.preload"])
 # The driver has no threads, so it can fork. Its children are in its process group and die with it.
 _from_driver = multiprocessing.get_context("fork")
 
