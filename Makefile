@@ -57,7 +57,7 @@ $(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark
 	@$(PY) $(INSTALL) -c $(PINS) -e '.[spark,test,dev,demo]'
 	@touch $@
 
-test: setup ## Run all tests but the soaks, with LocalStack and ministack.
+test: setup ## Run all tests but the soaks, with our double and three local servers.
 	$(PYTEST)
 
 unit: setup ## Run the tests that need neither Java nor a server.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from devtools.kinesis_local import KinesisLocal
 from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
 from devtools.server import REGION, Server
@@ -49,7 +50,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        for server in (LocalStack, Ministack):
+        for server in (LocalStack, Ministack, KinesisLocal):
             server.recipe.install()
 
 
@@ -108,6 +109,13 @@ def localstack() -> Iterator[Server]:
 def ministack() -> Iterator[Server]:
     """ministack, for the whole run: never for completeness across a reshard."""
     with Ministack() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kinesis_local() -> Iterator[Server]:
+    """kinesis-local, for the whole run: its subscriptions cannot be read."""
+    with KinesisLocal() as server:
         yield server
 
 

@@ -13,11 +13,10 @@ import psutil
 import pytest
 
 from devtools.installing import CHECKOUT
-from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
 from devtools.server import HOST, Server, ServerError
 from devtools.waiting import wait_until
-from integration.streams import stream
+from integration.streams import client_of, stream
 
 START_AND_WAIT = """
 import sys
@@ -27,17 +26,16 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["localstack", "ministack"])
+@pytest.fixture(params=["localstack", "ministack", "kinesis_local"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Each of the servers in turn."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
-def client(server: Server, request: pytest.FixtureRequest) -> Any:
+def client(server: Server) -> Any:
     """A client of the server of this test."""
-    names = {LocalStack: "kinesis", Ministack: "ministack_kinesis"}
-    return request.getfixturevalue(names[type(server)])
+    return client_of(server)
 
 
 def listening(tree: set[int]) -> set[tuple[str, int]]:

@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import ProtocolError
 
-from devtools.kinesis_local import KinesisLocal
 from devtools.waiting import NotInTimeError
 from integration.contract import targets
 from integration.contract.differences import DIFFERENCES, reason
@@ -81,7 +80,10 @@ def _name_without_target(item: pytest.Function, target: str) -> str:
 
 def _mark_slow(item: pytest.Function, target: str) -> None:
     marker = item.get_closest_marker("takes")
-    if marker is None or target == "double":
+    if target == "double":
+        return
+    if marker is None:
+        item.add_marker(pytest.mark.timeout(120))
         return
     (seconds,) = marker.args
     if seconds >= _NEVER_FROM_S:
@@ -114,11 +116,8 @@ def target(request: pytest.FixtureRequest, dummy_credentials: None) -> Iterator[
                     patience_s=10,
                     limited=True,
                 )
-        case "kinesis-local":
-            with KinesisLocal() as server:
-                yield Target(request.param, targets.client(server.endpoint))
         case name:
-            server = request.getfixturevalue(name)
+            server = request.getfixturevalue(name.replace("-", "_"))
             yield Target(name, targets.client(server.endpoint))
 
 
