@@ -50,9 +50,10 @@ def test_closing_an_agent_leaves_nothing(
     if records == 100:
         eventually(lambda: agent.pool()["waiting"] == 1, "waiting for room")
 
+    agent.agent.close()
+    eventually(lambda: not kinesis.subscriptions(), "no subscription is left")
     agent.close()
     assert our_threads() == before
-    eventually(lambda: not kinesis.subscriptions(), "no subscription is left")
     made = len(subscribe_calls(kinesis))
     later = kinesis.clock.monotonic() + 6
     eventually(lambda: kinesis.clock.monotonic() > later, "a call would be due")

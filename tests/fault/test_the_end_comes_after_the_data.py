@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
+from kinesis_ds.agent import runner
+from kinesis_ds.agent.decode import decode_event
 from kinesis_ds.errors import AccessError
 from kinesis_ds.limits import MIB
 from kinesis_ds.testing import Fault, Raise, Settings
@@ -39,17 +44,23 @@ def test_the_end_of_a_shard_waits_behind_its_records(
 
 
 def test_an_error_for_good_waits_behind_the_events_before_it(
-    serve: Serve, start_agent: StartAgent
+    serve: Serve, start_agent: StartAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F16, F17: with no room it is not told yet, and then not before the last record is there."""
+
+    def slowly(payload: Any, received: Any) -> Any:
+        time.sleep(0.01)  # so that what overtakes decoding would be seen to
+        return decode_event(payload, received)
+
+    monkeypatch.setattr(runner, "decode_event", slowly)
     kinesis = serve(FIVE_AN_EVENT, Fault(Raise("KMSAccessDeniedException", "no"), event=21))
     kinesis.put("orders", *RECORDS)
     agent = start_agent(kinesis, buffer_bytes=1 * MIB).assign()
     eventually(lambda: agent.pool()["waiting"] == 1, "no room")
     assert agent.agent.failure() is None
 
-    agent.take_until(RECORDS[:100])
+    eventually(lambda: agent.take() and agent.agent.failure(), "it is told")
+    assert agent.take() == RECORDS[:100]
     failure = agent.failure()
     assert isinstance(failure, AccessError)
     assert failure.code == "KMSAccessDeniedException"
-    assert agent.take() == RECORDS[:100]
