@@ -113,7 +113,7 @@ def run_seed(
     try:
         _Run(schedule, engine, folder, report, progress).run()
     except EngineError as exc:
-        report.problems.append(str(exc))
+        report.problems.insert(0, str(exc))  # what else there is, comes of it
     except Exception:  # of ours: the seeds behind it are run all the same
         report.problems.append(f"the harness failed: {traceback.format_exc()}")
     report.seconds = round(time.monotonic() - began, 2)
