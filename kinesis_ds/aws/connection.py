@@ -10,6 +10,8 @@ ten times more than the decoding itself; what comes back is bytes, decoded by
 from __future__ import annotations
 
 import contextlib
+import os
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +93,7 @@ class Connection:
             self._http = await self._stack.enter_async_context(
                 aiohttp.ClientSession(
                     # Each subscription holds a connection of its own for as long as it lives.
-                    connector=aiohttp.TCPConnector(limit=0),
+                    connector=aiohttp.TCPConnector(limit=0, ssl=self._trusted()),
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
                     read_bufsize=_READ_AHEAD_BYTES,
                     auto_decompress=False,
@@ -104,6 +106,18 @@ class Connection:
                 raise translate(exc, "CreateClient", self.endpoint_label) from exc
             raise
         return self
+
+    def _trusted(self) -> ssl.SSLContext | bool:
+        """The certificates to trust: those that botocore trusts for the control calls."""
+        bundle = self._session.get_config_variable("ca_bundle") or os.environ.get(
+            "REQUESTS_CA_BUNDLE"
+        )
+        if not bundle:
+            return True
+        folder = os.path.isdir(bundle)
+        return ssl.create_default_context(
+            cafile=None if folder else bundle, capath=bundle if folder else None
+        )
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
