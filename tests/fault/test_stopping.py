@@ -39,7 +39,7 @@ def test_closing_an_agent_leaves_nothing(
     serve: Serve, start_agent: StartAgent, fault: Fault | None, records: int, state: str, calls: int
 ) -> None:
     """F15: no thread, no connection, no further call; and once more does no harm."""
-    kinesis = serve(Settings(subscription_life_s=8 if calls == 2 else 300), *filter(None, [fault]))
+    kinesis = serve(Settings(subscription_life_s=8 if calls == 2 else 3000), *filter(None, [fault]))
     kinesis.put("orders", *numbered(1, records, 30_000))
     before = our_threads()
     idle_timeout_s = 5.0 if state == "parked" else 300.0
