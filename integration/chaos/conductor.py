@@ -158,6 +158,7 @@ class _Run:
         self._down_s = 0.0
         self._sink_seen = 0.0
         self._left: list[str] = []
+        self._frozen: list[object] = []
         self._log = (folder / "conductor.log").open("w")
 
     def run(self) -> None:
@@ -222,7 +223,7 @@ class _Run:
             self._until(lambda: not self._due and self._all_out(), limit_s)
             quiet = time.monotonic() + _QUIET_S
             self._until(lambda: time.monotonic() > quiet, limit_s)
-            self._left += engine.stop()
+            self._stop()
             self._await_no_subscriptions()
         finally:
             engine.sample()
@@ -298,11 +299,21 @@ class _Run:
             case Freeze():
                 frozen = self._engine.freeze(step.victim)
                 if frozen is not None:
-                    self._at(self._now() + step.seconds, lambda: self._engine.thaw(frozen))
+                    self._frozen.append(frozen)
+                    self._at(self._now() + step.seconds, self._thaw)
             case Speculate():
                 self._engine.speculate(step.tasks)
             case Inject():
                 self._server.add_faults(step.fault)
+
+    def _thaw(self) -> None:
+        if self._frozen:
+            self._engine.thaw(self._frozen.pop(0))
+
+    def _stop(self) -> None:
+        while self._frozen:  # who is asked to stop must be able to hear it
+            self._thaw()
+        self._left += self._engine.stop()
 
     def _put(self, burst: Burst) -> None:
         data = []
@@ -327,7 +338,7 @@ class _Run:
         if not self._wanted or not self._engine.running():
             return
         self._wanted = False
-        self._left += self._engine.stop()
+        self._stop()
         self._at(self._now() + step.down_s, self._start_again)
 
     def _reshard(self, step: Split | Merge | Scale) -> None:

@@ -327,6 +327,7 @@ class _Draw:
             bursts.append(Burst(self._when(), rng.randint(1, 120), size, keys))
         if pressing:
             bursts += [Burst(self._when(), rng.randint(40, 120), 30_000, keys) for _ in range(3)]
+            bursts.append(Burst(self._when(), 3, 400_000, keys))
         # The last records come when all else has been done to the stream.
         bursts.append(Burst(round(self._span + 1.0, 2), rng.randint(1, 60), 40, keys))
         return bursts
@@ -388,7 +389,7 @@ class _Draw:
         if rng.random() < 0.4:
             steps.append(StandStill(self._when(0.1, 0.9), round(rng.uniform(3.0, 40.0), 1)))
         if rng.random() < 0.3:
-            victim: Victim = rng.choice(("agent", "worker"))
+            victim: Victim = rng.choice(("agent", "agent", "worker", "driver"))
             steps.append(Freeze(self._when(0.1, 0.9), victim, round(rng.uniform(2.0, 30.0), 1)))
         if rng.random() < 0.3:
             steps.append(Speculate(self._when(0.1, 0.9), rng.randint(1, 6)))
@@ -447,6 +448,7 @@ class _Draw:
             lambda: OutliveTakeover(rng.randint(1, 3)),
             lambda: Alter(drop=["ContinuationSequenceNumber"]),
             lambda: Alter(drop=["ChildShards"]),
+            lambda: Alter(put={"ContinuationSequenceNumber": "0"}),
             lambda: Alter(drop=["ContinuationSequenceNumber", "ChildShards"]),
             lambda: Pause(round(rng.uniform(1.0, 60.0), 1)),
         )

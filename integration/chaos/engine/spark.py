@@ -244,6 +244,8 @@ class SparkEngine:
             return []
 
     def _of(self, victim: Victim) -> list[psutil.Process]:
+        if victim == "driver":
+            return self._members()[:1]
         wanted: Any = _is_agent if victim == "agent" else _is_worker
         found = [process for process in self._members() if wanted(_command(process))]
         if victim == "worker":
