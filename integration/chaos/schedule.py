@@ -448,7 +448,7 @@ class _Draw:
             lambda: OutliveTakeover(rng.randint(1, 3)),
             lambda: Alter(drop=["ContinuationSequenceNumber"]),
             lambda: Alter(drop=["ChildShards"]),
-            lambda: Alter(put={"ContinuationSequenceNumber": "0"}),
+            lambda: Alter(put={"ContinuationSequenceNumber": "0"}, drop=[]),
             lambda: Alter(drop=["ContinuationSequenceNumber", "ChildShards"]),
             lambda: Pause(round(rng.uniform(1.0, 60.0), 1)),
         )
