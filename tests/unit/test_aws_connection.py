@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from kinesis_ds.aws.connection import _error_of
+from kinesis_ds.aws.connection import _beginning, _error_of
 from kinesis_ds.errors import AccessError, KinesisConnectorError, TransientError
 
 DEEP = b"[" * 1000 + b"]" * 1000
@@ -62,3 +63,33 @@ def test_the_code_is_found_in_body_or_header(
 
     assert isinstance(error, AccessError)
     assert error.code == code
+
+
+class Pieces:
+    """A body that comes piece by piece."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.content = self
+        self._pieces = list(pieces)
+
+    async def read(self, at_most: int) -> bytes:
+        piece = self._pieces.pop(0) if self._pieces else b""
+        if len(piece) > at_most:
+            self._pieces.insert(0, piece[at_most:])
+        return piece[:at_most]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "read"),
+    [
+        ([b'{"__type":"X"}'], b'{"__type":"X"}'),
+        ([b'{"__ty', b"pe", b'":"X"}'], b'{"__type":"X"}'),
+        ([], b""),
+        ([b"x" * 90, b"x" * 90], b"x" * 100),
+    ],
+)
+def test_an_error_is_read_whole_in_however_many_pieces_it_comes(
+    pieces: list[bytes], read: bytes
+) -> None:
+    """A first piece alone would be no JSON, and denied access a passing error then (F45)."""
+    assert asyncio.run(_beginning(Pieces(*pieces), 100)) == read  # type: ignore[arg-type]
