@@ -42,7 +42,7 @@ def test_closing_an_agent_leaves_nothing(
     kinesis = serve(Settings(subscription_life_s=8 if calls == 2 else 3000), *filter(None, [fault]))
     kinesis.put("orders", *numbered(1, records, 30_000))
     before = our_threads()
-    idle_timeout_s = 5.0 if state == "parked" else 300.0
+    idle_timeout_s = 5.0 if state == "parked" else 3000.0
     agent = start_agent(kinesis, buffer_bytes=1 * MIB, idle_timeout_s=idle_timeout_s).assign()
     eventually(
         lambda: len(subscribe_calls(kinesis)) >= calls and agent.state() == state, f"{state}"
