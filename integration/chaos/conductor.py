@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from integration.chaos.engine.bare import BareEngine
 from integration.chaos.engine.interface import Engine, EngineError, Job, Observed
+from integration.chaos.intruder import Intruder, IntruderError
 from integration.chaos.payload import Item, head_of, make_data, read_data, untag_data
 from integration.chaos.schedule import (
     SINK,
@@ -25,6 +26,7 @@ from integration.chaos.schedule import (
     Burst,
     Freeze,
     Inject,
+    Intrude,
     Kill,
     Merge,
     Outage,
@@ -154,6 +156,7 @@ class _Run:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._down = contextlib.ExitStack()
+        self._intruders = contextlib.ExitStack()
         self._outages = 0
         self._down_s = 0.0
         self._sink_seen = 0.0
@@ -174,6 +177,7 @@ class _Run:
         try:
             with self._log, self._server, contextlib.ExitStack() as stack:
                 stack.enter_context(self._down)
+                stack.enter_context(self._intruders)
                 self._server.create_stream(SOURCE, schedule.shards)
                 self._server.create_stream(SINK, schedule.sink_shards)
                 self._engine = _make_engine(self._name, self._job())
@@ -223,6 +227,7 @@ class _Run:
             self._until(lambda: not self._due and self._all_out(), limit_s)
             quiet = time.monotonic() + _QUIET_S
             self._until(lambda: time.monotonic() > quiet, limit_s)
+            self._intruders.close()
             self._stop()
             self._await_no_subscriptions()
         finally:
@@ -303,6 +308,8 @@ class _Run:
                     self._at(self._now() + step.seconds, self._thaw)
             case Speculate():
                 self._engine.speculate(step.tasks)
+            case Intrude():
+                self._intrude(step)
             case Inject():
                 self._server.add_faults(step.fault)
 
@@ -368,6 +375,16 @@ class _Run:
             key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]),
         )
         return [(a["ShardId"], b["ShardId"]) for a, b in itertools.pairwise(shards)]
+
+    def _intrude(self, step: Intrude) -> None:
+        try:
+            intruder = Intruder(self._server, step.pick)
+        except IntruderError as exc:
+            self._say(f"nobody intruded: {exc}")
+            return
+        self._done["intruded"] += 1
+        self._intruders.callback(intruder.leave)
+        self._at(self._now() + step.seconds, intruder.leave)
 
     def _outage(self, step: Outage) -> None:
         self._down.enter_context(self._server.down())

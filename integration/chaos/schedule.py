@@ -145,6 +145,15 @@ class Speculate:
 
 
 @dataclass(frozen=True)
+class Intrude:
+    """Another reader takes an open shard over with the query's own consumer, for so long."""
+
+    at: float
+    pick: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Inject:
     """A fault is given to the double."""
 
@@ -163,6 +172,7 @@ Step = (
     | StandStill
     | Freeze
     | Speculate
+    | Intrude
     | Inject
 )
 _STEPS: dict[str, type] = {kind.__name__: kind for kind in Step.__args__}
@@ -379,6 +389,12 @@ class _Draw:
             since = self._when(0.1, 0.8)
             times = [round(since + rng.uniform(0.0, 3.0), 2) for _ in range(rng.randint(3, 6))]
             steps += [self._reshard(min(at, round(self._span, 2))) for at in times]
+        if rng.random() < 0.2:
+            for _ in range(rng.randint(1, 4)):
+                seconds = round(rng.uniform(0.5, 15.0), 1)
+                steps.append(
+                    Intrude(self._when(0.1, 0.95), int(rng.random() * 1000) / 1000, seconds)
+                )
         return [step for step in steps if step.at <= self._span]
 
     def _hindrances(self) -> list[Step]:

@@ -120,7 +120,7 @@ def test_a_schedule_can_be_survived(seed: int) -> None:
 def test_everything_is_drawn_sooner_or_later() -> None:
     """No kind of step, victim, moment or fault is left out by a slip."""
     steps = [step for seed in SEEDS for step in make_schedule(seed).steps]
-    assert len({type(step) for step in steps}) == 11
+    assert len({type(step) for step in steps}) == 12
     assert len({(s.victim, s.moment) for s in steps if isinstance(s, Kill)}) == 9
     faults = [step.fault for step in steps if isinstance(step, Inject)]
     assert len({type(fault.action) for fault in faults}) == 18
