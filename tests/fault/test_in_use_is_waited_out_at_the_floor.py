@@ -33,7 +33,7 @@ def test_a_restarted_reader_gets_in_when_the_former_one_has_lost_its_claim(
     first, *refused, last = subscribe_calls(kinesis)
     assert [first.outcome, last.outcome] == ["ok", "ok"]
     # The very first may come within a second of the holder's call, of which it cannot know.
-    assert {call.outcome for call in refused[1:]} == {"ResourceInUseException"}
+    assert {call.outcome for call in refused[1:]} <= {"ResourceInUseException"}
     assert last.at - first.at >= claim_s
     assert [r for r in caplog.records if r.levelno > logging.INFO] == []
     assert agent.errors() == Counter(call.outcome for call in refused)
