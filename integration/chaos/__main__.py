@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -137,10 +138,11 @@ def _line(report: Report) -> str:
 
 def _table(reports: list[Report], now: str) -> Table:
     passed = sum(r.passed for r in reports)
-    table = Table(title=f"{passed} of {len(reports)} passed", caption=now[:100])
-    columns = ("seed", "", "s", "records", "batches", "replays", "kills", "reshards", "faults")
+    title = f"{passed} of {len(reports)} passed"
+    table = Table(title=title, caption=now[:100], box=box.SIMPLE_HEAD)
+    columns = ("seed", "", "s", "records", "batches", "reruns", "kills", "reshards", "faults")
     for column in (*columns, "duplicates"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for report in reports[-_SHOWN:]:
         table.add_row(
             str(report.seed),

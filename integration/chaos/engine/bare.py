@@ -169,11 +169,11 @@ class BareEngine:
             case "rerun", _:
                 self.tally.replays += 1
             case "task failed", str(why):
-                self._count(f"task: {why[:80]}")
+                self._count(f"task: {why.partition(':')[0]}")
                 if "InternalError" in why or "DataLossError" in why:
                     raise EngineError(f"a task failed: {why}")
             case "restarted", str(why):
-                self._count(why[:80])
+                self._count(why.partition(":")[0])
             case "failed", str(kind), bool(retryable), bool(opened), str(text):
                 self._count(f"source failed at {'work' if opened else 'start'}: {kind}")
                 self._failures += 1
