@@ -35,7 +35,8 @@ def test_a_subscription_answered_with_something_else_is_given_up(
     assert said in str(failure)
     calls = subscribe_calls(kinesis)
     assert len(calls) == 5
-    assert calls[-1].at - calls[0].at >= 1 + 2 + 4 + 8
+    # Five seconds since the last success are kept in any case; the fourth pause is 8 to 16.
+    assert calls[-1].at - calls[-2].at >= 8
 
 
 def test_an_endpoint_that_recovers_is_read_from(kinesis: KinesisServer, agent: Agent) -> None:
