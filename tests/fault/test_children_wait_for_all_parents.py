@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import orjson
 import pytest
 
 from kinesis_ds.testing import CloseStream, Fault, KinesisServer, Pause, Raise, Refuse, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import STREAM, starts, subscribe_calls
 from tests.support.micro_batches import MicroBatches
+from tests.support.polling import eventually
 
 pytestmark = pytest.mark.fault
 
@@ -36,16 +38,19 @@ class Writer:
 
 
 def assert_in_order(kinesis: KinesisServer, query: MicroBatches, turns: int) -> None:
-    """Every record once, the turns of a key in order, no shard before the end of its parents."""
+    """Every record once, the turns of a key in order, and no shard in a batch with a parent of it:
+    the tasks of a batch run in any order.
+    """
     by_key = defaultdict(list)
     for row in query.rows:
         by_key[row.key].append(int(row.data.split()[1]))
     assert dict(by_key) == {key: list(range(turns)) for key in KEYS}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for at, row in enumerate(query.rows):
-        first.setdefault(row.shard, at)
-        last[row.shard] = at
+    for batch in sorted(int(p.name) for p in (query.folder / "out").iterdir()):
+        for shard_id, *_ in orjson.loads((query.folder / "out" / str(batch)).read_bytes()):
+            first.setdefault(shard_id, batch)
+            last[shard_id] = batch
     for shard in kinesis.shards(STREAM):
         for name in ("ParentShardId", "AdjacentParentShardId"):
             parent = shard.get(name)
@@ -86,6 +91,28 @@ def test_generations_while_the_query_runs(serve: Serve, start_query: StartQuery)
         kinesis.scale(STREAM, shards)
         query.read_until(writer.put())
 
+    assert_in_order(kinesis, query, writer.turns)
+
+
+def test_generations_that_wait_for_a_long_batch_are_planned_one_by_one(
+    serve: Serve, start_query: StartQuery
+) -> None:
+    """F31: while Spark is busy, parents end and their children are received as well."""
+    kinesis = serve(shards=2)
+    writer = Writer(kinesis)
+    query = start_query(kinesis, shardFetchInterval="2s")
+    query.read_until(writer.put())
+    kinesis.scale(STREAM, 4)
+    writer.put()
+    kinesis.scale(STREAM, 2)
+    count = writer.put()
+
+    def received() -> int:
+        shards = query.coordinator.statistics()["shards"].values()
+        return sum(int(shard["records"]) for shard in shards)
+
+    eventually(lambda: received() == count, "all generations received")
+    query.read_until(count)
     assert_in_order(kinesis, query, writer.turns)
 
 
