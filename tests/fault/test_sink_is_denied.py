@@ -18,20 +18,20 @@ OPTIONS = {"batchMaxRecords": "100", "maxInFlightRequests": "4"}
 
 
 def interrupted_by(sink: Sink, change: Callable[[], object]) -> Iterator[Any]:
-    """200 rows that are stored and 100 that are not sent yet, then the change, then more rows."""
-    yield from rows(range(300))
-    eventually(lambda: len(sink.kinesis.records(STREAM)) == 200, "the first rows are stored")
+    """400 rows that are stored and 100 that are not sent yet, then the change, then more rows."""
+    yield from rows(range(500))
+    eventually(lambda: len(sink.kinesis.records(STREAM)) == 400, "the first rows are stored")
     change()
-    yield from rows(range(300, 5000))
+    yield from rows(range(500, 5000))
 
 
 def assert_failed_at_once(sink: Sink, code: str) -> None:
     """What was under way may be refused, and nothing else is tried."""
     outcomes = [call.outcome for call in sink.calls()]
-    assert outcomes[:2] == ["ok"] * 2
-    assert set(outcomes[2:]) == {code}
-    assert len(outcomes) <= 2 + 4
-    assert sink.times_stored() == dict.fromkeys(range(200), 1)
+    assert outcomes[:4] == ["ok"] * 4
+    assert set(outcomes[4:]) == {code}
+    assert len(outcomes) <= 4 + 4
+    assert sink.times_stored() == dict.fromkeys(range(400), 1)
 
 
 def test_a_permission_that_is_taken_away() -> None:
@@ -43,7 +43,7 @@ def test_a_permission_that_is_taken_away() -> None:
         assert "kinesis:PutRecords" in said
         assert_failed_at_once(sink, "AccessDeniedException")
         sink.kinesis.allow("PutRecords", STREAM)
-        assert sink.write(range(200, 300)).records == 100
+        assert sink.write(range(400, 500)).records == 100
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_credentials_that_are_no_longer_good(code: str) -> None:
 
         assert "Check the credentials" in said
         assert_failed_at_once(sink, code)
-        assert sink.write(range(200, 300)).records == 100
+        assert sink.write(range(400, 500)).records == 100
         assert len(sink.loops) == 2
 
 
@@ -92,8 +92,8 @@ def test_a_stream_that_is_deleted() -> None:
 
         assert STREAM in said
         outcomes = [call.outcome for call in sink.calls()]
-        assert set(outcomes[2:]) == {"ResourceNotFoundException"}
-        assert len(outcomes) <= 2 + 4
+        assert set(outcomes[4:]) == {"ResourceNotFoundException"}
+        assert len(outcomes) <= 4 + 4
 
 
 @pytest.mark.parametrize("code", ["InvalidArgumentException", "DryRunOperation", "SomethingNew"])

@@ -28,9 +28,9 @@ def test_an_outage_in_the_middle_of_a_task_is_waited_out() -> None:
                 lambda: len(sink.kinesis.records(STREAM)) == 400, "all that was sent is stored"
             )
             with sink.kinesis.down():
-                yield from rows(range(500, 800))
+                yield from rows(range(500, 1000))
                 eventually(lambda: sink.counters(**OPTIONS)["retried_records"] >= 900, "retries")
-            yield from rows(range(800, 2000))
+            yield from rows(range(1000, 2000))
 
         outcome = sink.write(items(), retryTimeout="1000s", **OPTIONS)
         sink.assert_each_once(ids, outcome)

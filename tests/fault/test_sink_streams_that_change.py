@@ -21,18 +21,18 @@ def test_records_go_to_the_children_of_a_shard_that_was_split() -> None:
     with Sink(shards=2) as sink:
 
         def items() -> Iterator[Any]:
-            yield from rows(range(600))
-            eventually(lambda: len(sink.kinesis.records(STREAM)) == 500, "the first are stored")
+            yield from rows(range(500))
+            eventually(lambda: len(sink.kinesis.records(STREAM)) == 400, "the first are stored")
             sink.kinesis.split(STREAM, sink.kinesis.open_shards(STREAM)[0])
-            yield from rows(range(600, 1200))
-            eventually(lambda: len(sink.kinesis.records(STREAM)) == 1000, "so are these")
+            yield from rows(range(500, 1000))
+            eventually(lambda: len(sink.kinesis.records(STREAM)) == 900, "so are these")
             sink.kinesis.merge(STREAM, *sink.kinesis.open_shards(STREAM)[-2:])
-            yield from rows(range(1200, 2000))
-            eventually(lambda: len(sink.kinesis.records(STREAM)) == 1500, "and these")
+            yield from rows(range(1000, 2000))
+            eventually(lambda: len(sink.kinesis.records(STREAM)) == 1900, "and these")
             sink.kinesis.scale(STREAM, 4)
             yield from rows(range(2000, 3000))
 
-        outcome = sink.write(items())
+        outcome = sink.write(items(), batchMaxRecords="100")
 
         sink.assert_each_once(ids, outcome)
         assert outcome.message is not None

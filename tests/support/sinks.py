@@ -29,7 +29,7 @@ from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.aws import connection
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options import parse_write_options
-from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
+from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, Settings
 from kinesis_ds.writer import service
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.service import Registry
@@ -130,8 +130,8 @@ class Sink:
         shards: Of the stream.
         settings: Of the double; without rates to keep where it is not about those.
         relayed: Put a :class:`Relay` between writer and double.
-        speed: How fast the double's time passes. The writer's is always ``SPEED``; where a shard is
-            to be too slow for it on any machine, the double's is slower.
+        clock: The double's, in step with the writer's; a :class:`ManualClock` lets a shard be full
+            until the test says otherwise, on any machine.
 
     Attributes:
         kinesis: The double.
@@ -146,9 +146,9 @@ class Sink:
         shards: int = 4,
         settings: Settings = UNLIMITED,
         relayed: bool = False,
-        speed: float = SPEED,
+        clock: ManualClock | None = None,
     ) -> None:
-        self.kinesis = KinesisServer(settings, clock=ScaledClock(speed), faults=faults)
+        self.kinesis = KinesisServer(settings, clock=clock or ScaledClock(SPEED), faults=faults)
         self.stream = STREAM
         self.relay: Relay = None  # type: ignore[assignment]
         self.loops: list[asyncio.AbstractEventLoop] = []
