@@ -121,8 +121,10 @@ class Endpoint:
                 case Refuse():
                     raise ServiceError(action.code, action.message, action.status)
                 case AnswerWith():
+                    # Before it is answered: whoever has the answer may look for the call.
+                    self._note(target, members, "AnswerWith")
                     await self._answer(reply, action.status, action.body, action.content_type)
-                    return "AnswerWith"
+                    return ""
                 case NoAnswer(performed=False):
                     self._note(target, members, "NoAnswer")
                     await asyncio.get_running_loop().create_future()
