@@ -48,7 +48,7 @@ EngineName = Literal["bare", "spark"]
 
 # What a connector process may take beside its buffer: the interpreter with pyarrow, gRPC and
 # aiobotocore, and what is on its way between socket, buffer and task.
-PROCESS_BYTES = 320 * MIB
+PROCESS_BYTES = 256 * MIB
 # The pool's bound holds for what it was asked; one message larger than all of it gets through.
 _LARGEST_MESSAGE = 2 * MIB
 _LOOK_EVERY_S = 0.01
@@ -272,7 +272,7 @@ class _Run:
         self._wanted = True
 
     def _now(self) -> float:
-        return (time.monotonic() - self._began) * self._engine.speed
+        return (time.monotonic() - self._began) * self._engine.speed * self._engine.pace
 
     def _at(self, when: float, what: Callable[[], None]) -> None:
         heapq.heappush(self._due, (when, next(self._order), what))
@@ -300,7 +300,7 @@ class _Run:
             case Outage():
                 self._outage(step)
             case StandStill():
-                self._engine.stand_still(step.seconds)
+                self._engine.stand_still(step.seconds / self._engine.pace)
             case Freeze():
                 frozen = self._engine.freeze(step.victim)
                 if frozen is not None:

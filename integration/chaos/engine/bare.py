@@ -30,6 +30,7 @@ class BareEngine:
     """See :class:`~integration.chaos.engine.interface.Engine`."""
 
     speed = SPEED
+    pace = 1.0
 
     def __init__(self, job: Job) -> None:
         self.tally = Tally()

@@ -61,9 +61,11 @@ class Engine(Protocol):
 
     Attributes:
         speed: How many times as fast as the machine's its time passes.
+        pace: How many seconds of a schedule pass in one second of its time.
     """
 
     speed: float
+    pace: float
     tally: Tally
 
     def start(self) -> None:

@@ -40,6 +40,7 @@ class SparkEngine:
     """See :class:`~integration.chaos.engine.interface.Engine`. It speculates on nothing."""
 
     speed = 1.0
+    pace = 2.0  # nobody waits two minutes for a run
 
     def __init__(self, job: Job) -> None:
         self.tally = Tally()
