@@ -14,7 +14,6 @@ import pytest
 
 from integration.chaos.conductor import EngineName, run_seed
 from integration.chaos.schedule import make_schedule
-from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "chaos"
 FIRST = int(os.environ.get("CHAOS_FIRST", "1"))
@@ -40,7 +39,6 @@ def test_bare(number: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not STREAM_WRITER_GETS_ARROW, reason="the witness of the sink takes Arrow")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(SPARK))
 def test_spark(number: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Row
 
 from integration.chaos.payload import head_of, read_head, tag_data, untag_data
 from integration.chaos.verdict import PutCall
@@ -24,6 +25,16 @@ def tagged(batch: pa.RecordBatch, tag: str) -> pa.RecordBatch:
     return pa.record_batch(
         [pa.array(data, pa.binary()), batch.column("partitionKey")], ["data", "partitionKey"]
     )
+
+
+def as_rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The same for a PySpark whose writers take rows."""
+    for item in batch.to_pylist():
+        yield Row(**item)
+
+
+def tagged_row(row: Row, tag: str) -> Row:
+    return Row(data=tag_data(bytes(row["data"]), tag), partitionKey=row["partitionKey"])
 
 
 class AppendedLines:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from integration.chaos.engine.recording import AppendedLines, record_calls, tagged
-from kinesis_ds._compat import StreamWriterBase
+from integration.chaos.engine.recording import AppendedLines, record_calls, tagged, tagged_row
+from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
 from kinesis_ds.writer.stream import KinesisStreamWriter, make_stream_writer
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ChaosDataSource(DataSource):
 
 
 class TaggingWriter(StreamWriterBase):
-    """The connector's writer; Arrow only, so not for PySpark 4.0."""
+    """The connector's writer, of Arrow batches or of rows, as this PySpark has it."""
 
     def __init__(self, writer: KinesisStreamWriter, folder: Path, run: int) -> None:
         self._writer = writer
@@ -53,7 +53,8 @@ class TaggingWriter(StreamWriterBase):
         AppendedLines(self._folder / ATTEMPTS_FOLDER / f"{os.getpid()}.jsonl").add(
             tag, batch, str(context.partitionId()), self._run, context.attemptNumber()
         )
-        return self._writer.write(tagged(rows, tag) for rows in iterator)
+        given = tagged if STREAM_WRITER_GETS_ARROW else tagged_row
+        return self._writer.write(given(rows, tag) for rows in iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         self._writer.commit(messages, batchId)

@@ -8,12 +8,13 @@ import signal
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from integration.chaos.engine.processes import left_over
-from integration.chaos.engine.recording import record_calls, tagged
+from integration.chaos.engine.recording import as_rows, record_calls, tagged
 from integration.chaos.payload import head_of, read_data
 from integration.chaos.schedule import Moment
+from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.agent import client
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options import parse_write_options
@@ -55,12 +56,13 @@ def _run(
     reader, writer = pickle.loads(pickled_reader), pickle.loads(pickled_writer)  # noqa: S301
     rows: Rows = []
 
-    def through() -> Iterator[pa.RecordBatch]:
+    def through() -> Iterator[Any]:
         for batch in reader.read(pickle.loads(partition)):  # noqa: S301
             rows.extend(_rows(batch))
             if dies == "read":
                 _die()
-            yield tagged(batch, tag)
+            given = tagged(batch, tag)
+            yield from [given] if STREAM_WRITER_GETS_ARROW else as_rows(given)
 
     writer.write(through())
     if dies == "written":
