@@ -460,7 +460,7 @@ class _Draw:
             ),
             lambda: SendBytes(message(b"{}", event_type="Chaos", message_type="event")),
             lambda: Repeat(rng.randint(1, 3)),
-            lambda: Trickle(rng.choice((7, 100, 4000))),
+            lambda: Trickle(rng.choice((100, 1000, 4000))),
             lambda: OutliveTakeover(rng.randint(1, 3)),
             lambda: Alter(drop=["ContinuationSequenceNumber"]),
             lambda: Alter(drop=["ChildShards"]),
