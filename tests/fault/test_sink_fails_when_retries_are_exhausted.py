@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kinesis_ds.errors import WriteError
 from kinesis_ds.testing import AnswerWith, Disconnect, FailRecords, NoAnswer, Refuse
-from tests.support.sinks import Sink, put_fault
+from tests.support.sinks import Outcome, Sink, put_fault
 
 pytestmark = pytest.mark.fault
 
@@ -18,38 +18,44 @@ IDS = range(300)
 def test_one_record_that_is_never_taken_fails_the_task() -> None:
     """F49: 299 of 300 are stored; there is no commit message, and the error says how many."""
     with Sink(put_fault(FailRecords(count=1), times=None)) as sink:
-        said = sink.write(IDS, retryTimeout="16s").said(WriteError)
+        said = sink.write(IDS, retryTimeout="10s").said(WriteError)
 
-        assert "1 records could not be written to stream orders within 16s" in said
+        assert "1 records could not be written to stream orders within 10s" in said
         assert "ProvisionedThroughputExceededException: Rate exceeded" in said
         assert "add shards" in said
         assert sink.lost(IDS) == [0]
         assert sink.stored_more_than_once() == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (Refuse("ProvisionedThroughputExceededException"), "ProvisionedThroughputExceeded"),
-        (Refuse("KMSThrottlingException"), "KMSThrottlingException"),
-        (Refuse("InternalFailure", "", 500), "InternalFailure"),
-        (AnswerWith(b"<html>", 503), "503"),
-        (AnswerWith(b"<html>", 429), "HTTP 429 without a Kinesis error"),
-        (FailRecords("InternalFailure", "Internal service failure."), "Internal service failure"),
-        (Disconnect(), "ConnectionClosedError"),
-        (NoAnswer(), "got no answer within"),
-    ],
-    ids=str,
-)
-def test_every_lasting_failure_is_named_in_the_end(fault: Any, reason: str) -> None:
-    """F49: a record is tried for retryTimeout and no longer, and the last reason is told."""
-    with Sink(put_fault(fault, times=None)) as sink:
-        said = sink.write(IDS, retryTimeout="16s").said(WriteError)
+LASTING = [
+    (Refuse("ProvisionedThroughputExceededException"), "ProvisionedThroughputExceeded"),
+    (Refuse("KMSThrottlingException"), "KMSThrottlingException"),
+    (Refuse("InternalFailure", "", 500), "InternalFailure"),
+    (AnswerWith(b"<html>", 503), "503"),
+    (AnswerWith(b"<html>", 429), "HTTP 429 without a Kinesis error"),
+    (FailRecords("InternalFailure", "Internal service failure."), "Internal service failure"),
+    (Disconnect(), "ConnectionClosedError"),
+    (NoAnswer(), "got no answer within 30s"),
+]
 
-        assert reason in said
-        assert "300 records could not be written" in said
-        assert len(sink.calls()) > (0 if isinstance(fault, NoAnswer) else 1)
-        assert sink.times_stored() == {}
+
+def test_every_lasting_failure_is_named_in_the_end() -> None:
+    """F49: a record is tried for retryTimeout and no longer, and the last reason is told."""
+    with Sink() as sink, ThreadPoolExecutor(len(LASTING)) as pool:
+
+        def write(number: int) -> Outcome:
+            stream = f"stream-{number}"
+            sink.kinesis.create_stream(stream)
+            sink.kinesis.add_faults(put_fault(LASTING[number][0], stream=stream, times=None))
+            return sink.write(range(30), retryTimeout="45s", streamName=stream)
+
+        outcomes = list(pool.map(write, range(len(LASTING))))
+        for number, (outcome, (_, reason)) in enumerate(zip(outcomes, LASTING, strict=True)):
+            said = outcome.said(WriteError)
+            assert reason in said
+            assert f"30 records could not be written to stream stream-{number} within 45s" in said
+            assert sink.kinesis.records(f"stream-{number}") == []
+            assert len(sink.kinesis.calls.calls("PutRecords", stream=f"stream-{number}")) > 1
 
 
 def test_what_failed_for_good_can_be_written_by_the_next_task() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -101,7 +102,8 @@ def test_no_answer_at_all_stops_the_rows_and_then_fails(
 @pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
 def test_a_record_larger_than_the_bound_travels_alone() -> None:
     """F48: it could never be admitted otherwise, and nothing is admitted beside it."""
-    with Sink(put_fault(Delay(1.0), times=None), relayed=True) as sink:
+    slowly = put_fault(Delay(1.0), times=None)
+    with Sink(slowly, relayed=True, new_loop=asyncio.new_event_loop) as sink:
         sink.kinesis.call("UpdateMaxRecordSize", StreamARN=_arn(sink), MaxRecordSizeInKiB=10240)
         sink.kinesis.wait_for(lambda: _status(sink) == "ACTIVE")
         outcome = sink.write(

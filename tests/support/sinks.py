@@ -132,6 +132,8 @@ class Sink:
         relayed: Put a :class:`Relay` between writer and double.
         clock: The double's, in step with the writer's; a :class:`ManualClock` lets a shard be full
             until the test says otherwise, on any machine.
+        new_loop: The writer's; :func:`asyncio.new_event_loop` where much data is to be sent and a
+            call's 30 s must not be shortened.
 
     Attributes:
         kinesis: The double.
@@ -147,6 +149,7 @@ class Sink:
         settings: Settings = UNLIMITED,
         relayed: bool = False,
         clock: ManualClock | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = FastLoop,
     ) -> None:
         self.kinesis = KinesisServer(settings, clock=clock or ScaledClock(SPEED), faults=faults)
         self.stream = STREAM
@@ -154,6 +157,7 @@ class Sink:
         self.loops: list[asyncio.AbstractEventLoop] = []
         self._shards = shards
         self._relayed = relayed
+        self._make_loop = new_loop
         self._ending = contextlib.ExitStack()
 
     def __enter__(self) -> Sink:
@@ -253,7 +257,7 @@ class Sink:
         return [t.name for t in threading.enumerate() if t.name == "kinesis-sink"]
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
-        self.loops.append(loop := FastLoop())
+        self.loops.append(loop := self._make_loop())
         return loop
 
 
