@@ -176,7 +176,8 @@ class KinesisServer:
         """A stream that is ACTIVE at once."""
 
         def create(endpoint: Endpoint) -> None:
-            long_ago = self.clock.wall() - self.settings.stream_ready_s - _ROUNDING_S
+            # So long that it may have been resharded long ago as well.
+            long_ago = self.clock.wall() - 2 * self.settings.stream_ready_s - _ROUNDING_S
             members = {"StreamName": name, "ShardCount": shards}
             endpoint.account.call_unlimited("CreateStream", members, long_ago)
 

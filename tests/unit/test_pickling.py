@@ -53,6 +53,7 @@ def stimuli() -> list[object]:
         "has_continuation": False,
         "ended": True,
         "gone": False,
+        "denied": None,
         "when": 1.0,
         "text": "x",
     }
