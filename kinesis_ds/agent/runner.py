@@ -439,7 +439,9 @@ class SubscriptionRunner:
         try:
             error = await self.context.diagnose(self.context.shard_id)
         except KinesisConnectorError as exc:
-            error = None if exc.retryable else exc
+            # A senseless answer explains nothing. An endpoint that is no Kinesis at all is told by
+            # what it answers to SubscribeToShard.
+            error = None if exc.retryable or isinstance(exc, ProtocolError) else exc
         self.tell(Diagnosed(generation, error))
 
     def _count(self, error: KinesisConnectorError) -> None:

@@ -13,6 +13,7 @@ from kinesis_ds.errors import (
     InternalError,
     KinesisConnectorError,
     OffsetError,
+    ProtocolError,
 )
 from kinesis_ds.options import StreamId
 from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # Looks caused by events (a shard broke or ended) are at least this far apart.
 _MIN_INTERVAL_S = 1.0
+# A proxy may answer senselessly for a moment; in a row, so many mean that this is no Kinesis.
+_GIVE_UP_PROTOCOL_AFTER = 5
 
 
 class Discovery:
@@ -70,13 +73,17 @@ class Discovery:
     async def run(self, connection: Connection, agent: ShardAgent) -> None:
         """Assign what can be read, then keep looking until cancelled or failed."""
         stream = StreamId(arn=self._info.arn)
+        senseless = 0
         while True:
             try:
                 self._reconcile(agent)
                 await self._pause()
                 self.listed = await list_shards(connection, stream)
+                senseless = 0
             except KinesisConnectorError as exc:
-                if not exc.retryable:
+                senseless += isinstance(exc, ProtocolError)
+                passes = isinstance(exc, ProtocolError) and senseless < _GIVE_UP_PROTOCOL_AFTER
+                if not exc.retryable and not passes:
                     self.failure = exc
                     return
                 logger.warning(

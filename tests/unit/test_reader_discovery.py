@@ -64,9 +64,9 @@ def raw(s: Shard) -> dict[str, Any]:
 
 
 class ScriptedClient:
-    """Control calls: listings in pages, the stream, the consumer; or an error in their place."""
+    """Control calls: listings, the stream, the consumer; or an answer or error in their place."""
 
-    def __init__(self, *listings: list[Shard] | Exception) -> None:
+    def __init__(self, *listings: list[Shard] | dict[str, Any] | Exception) -> None:
         self.listings = list(listings)
         self.created = CREATED
         self.consumer: str | None = "ACTIVE"
@@ -85,6 +85,8 @@ class ScriptedClient:
         found = self.listings[0] if len(self.listings) == 1 else self.listings.pop(0)
         if isinstance(found, Exception):
             raise found
+        if isinstance(found, dict):
+            return found
         return {"Shards": [raw(s) for s in found]}
 
     async def describe_stream_summary(self, **request: Any) -> dict[str, Any]:
@@ -265,6 +267,22 @@ def test_a_listing_that_fails_for_good_fails_the_query(
     run(found, ScriptedClient(refused(code)), NotingAgent())
 
     assert isinstance(found.failure, kind)
+
+
+def test_a_few_answers_that_are_none_are_waited_out() -> None:
+    """A proxy that says "busy" for a moment, with 200, ended queries that subscriptions survive."""
+    agent = NotingAgent()
+    found = discovery({}, {})
+    client = ScriptedClient(*[{"message": "busy"}] * 4, [shard("a")])
+    run(found, client, agent)
+
+    assert found.failure is None
+    assert set(agent.assigned) == {"a"}
+
+    again = ScriptedClient(*[{"message": "busy"}, [shard("a")]] * 5)
+    found = discovery({}, {})
+    run(found, again, NotingAgent())
+    assert found.failure is None, "only failures in a row count"
 
 
 def test_an_answer_nobody_expected_fails_the_query() -> None:
