@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kinesis_ds.errors import WriteError
-from kinesis_ds.testing import AnswerWith, Disconnect, FailRecords, NoAnswer, Refuse
+from kinesis_ds.testing import AnswerWith, Disconnect, FailRecords, NoAnswer, Refuse, Settings
 from tests.support.sinks import Outcome, Sink, put_fault
 
 pytestmark = pytest.mark.fault
@@ -41,7 +41,9 @@ LASTING = [
 
 def test_every_lasting_failure_is_named_in_the_end() -> None:
     """F49: a record is tried for retryTimeout and no longer, and the last reason is told."""
-    with Sink() as sink, ThreadPoolExecutor(len(LASTING)) as pool:
+    # At most five streams may be CREATING at once; here none is for any time.
+    settings = Settings(enforce_limits=False, stream_ready_s=0.0)
+    with Sink(settings=settings) as sink, ThreadPoolExecutor(len(LASTING)) as pool:
 
         def write(number: int) -> Outcome:
             stream = f"stream-{number}"
