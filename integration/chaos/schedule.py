@@ -518,7 +518,13 @@ class _Draw:
         operation = rng.choice(("ListShards", "ListShards", "DescribeStreamSummary"))
         if rng.random() < 0.3:
             operation = "DescribeStreamConsumer"
-        action = self._affordable(self._hindered)
+
+        def draw() -> Action:
+            if rng.random() < 0.15:
+                return AnswerWith(b'{"message": "busy"}')
+            return self._hindered()
+
+        action = self._affordable(draw)
         return Fault(action, operation, SOURCE, times=_times(rng, action, 3))
 
     def _read_call(self) -> Fault:

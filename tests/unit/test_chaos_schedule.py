@@ -42,11 +42,12 @@ def test_seeds_made_before_keep_their_schedules() -> None:
     assert kinds == {
         "Burst": 19,
         "Inject": 8,
+        "Intrude": 4,
         "Kill": 2,
         "Merge": 1,
-        "Scale": 4,
+        "Scale": 2,
         "Speculate": 1,
-        "Split": 6,
+        "Split": 2,
     }
 
 

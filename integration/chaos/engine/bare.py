@@ -178,7 +178,9 @@ class BareEngine:
             case "failed", str(kind), bool(retryable), bool(opened), str(text):
                 self._count(f"source failed at {'work' if opened else 'start'}: {kind}")
                 self._failures += 1
-                if opened or not retryable or self._failures > _MOST_FAILURES:
+                # A query that cannot start fails at once, also of a senseless answer.
+                passes = not opened and (retryable or kind == "ProtocolError")
+                if not passes or self._failures > _MOST_FAILURES:
                     raise EngineError(f"the query failed: {text}")
             case "fatal", str(why):
                 raise EngineError(why)

@@ -32,8 +32,8 @@ _MOST_FAILURES = 20
 # What a query may fail of and be started again: a kill shows as a broken pipe, and a stream that
 # cannot be looked up yet as an error that may pass. Nothing else may end a query.
 _CONDITION = re.compile(r"\[KINESIS_([A-Z_]+)\]")
-_PASSING = {"TRANSIENT", "THROTTLED", "RESOURCE_IN_USE"}
-_OF_TASKS = _PASSING | {"PROTOCOL", "WRITE"}
+_PASSING = {"TRANSIENT", "THROTTLED", "RESOURCE_IN_USE", "PROTOCOL"}
+_OF_TASKS = _PASSING | {"WRITE"}
 
 
 class SparkEngine:
