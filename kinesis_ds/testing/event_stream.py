@@ -115,7 +115,8 @@ class EventStreamWriter:
                     frame = frames.event_message(payload)
                 case Corrupt():
                     damaged = bytearray(frame)
-                    damaged[action.byte] ^= 0xFF
+                    at = min(max(action.byte, -len(damaged)), len(damaged) - 1)
+                    damaged[at] ^= 0xFF
                     frame = bytes(damaged)
                 case _:
                     if not await self._act(action, frame):

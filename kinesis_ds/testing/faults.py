@@ -121,7 +121,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class Corrupt:
-    """Change the byte at this place of the event's frame (negative: from its end), and go on."""
+    """Change the byte at this place of the event's frame (negative: from its end), and go on.
+
+    A place outside of a short frame is the byte at that end of it.
+    """
 
     byte: int = -1
 

@@ -335,6 +335,13 @@ def test_corrupt(subscribe: Callable[..., Reply], clock: ManualClock) -> None:
     assert len(events(body + reply.read(1))) == 2
 
 
+@pytest.mark.parametrize(("byte", "at"), [(10_000, -1), (-10_000, 0)])
+def test_corrupt_outside_of_a_frame(subscribe: Callable[..., Reply], byte: int, at: int) -> None:
+    """A fault drawn at random must not fail the double itself."""
+    frame = subscribe(Fault(Corrupt(byte), event=0)).read(INITIAL)[:INITIAL]
+    assert frame[at] == sent.initial_message()[at] ^ 0xFF
+
+
 def test_raise(subscribe: Callable[..., Reply]) -> None:
     """The exception is the last frame."""
     body = subscribe(Fault(Raise("KMSThrottlingException", "slow"))).body()
