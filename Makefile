@@ -1,10 +1,11 @@
 # The front door: `make help`. It needs make, Python 3.10+, Java 17 and Node 18+ and installs the rest
-# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS.
+# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS, SEEDS.
 
 PYTHON ?= python3
 PYSPARK ?=
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+SEEDS ?= 1-20
 
 VENV := .venv$(if $(PYSPARK),-$(PYSPARK))
 PY := $(VENV)/bin/python
@@ -40,7 +41,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit spark integration contract demo check format docs oldest matrix localstack clean
+.PHONY: help setup test unit spark integration contract chaos demo check format docs oldest matrix localstack clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,11 +67,14 @@ unit: setup ## Run the tests that need neither Java nor a server.
 spark: setup ## Run the tests that start Spark.
 	$(PYTEST) -m "spark and not soak"
 
-integration: setup ## Run the tests against LocalStack and ministack.
+integration: setup ## Run the tests against local servers.
 	$(PYTEST) -m "integration and not soak"
 
 contract: setup ## Run the tests of Kinesis's own behaviour on our double and each local server.
 	$(PYTEST) integration/contract
+
+chaos: setup ## Run chaos seeds against our double: make chaos SEEDS=1-20.
+	$(PY) -m integration.chaos --seeds $(SEEDS)
 
 demo: setup ## Write, kill, restart, reshard, read, and count: the verdict goes to demo-report.json.
 	$(PY) -m examples.demo $(DEMO_ARGS)
