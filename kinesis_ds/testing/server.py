@@ -312,6 +312,14 @@ class KinesisServer:
         """Those open."""
         return self._look(lambda e: e.account.subscriptions())
 
+    def connections(self) -> int:
+        """How many connections of clients are open, or closed with a call still being worked on."""
+
+        def count(_: Endpoint) -> int:
+            return len(self._http2) + (len(self._http1.connections) if self._http1 else 0)
+
+        return self._look(count)
+
     def replay(self, stream: str, replay: Replay) -> None:
         """Wire-speed mode: each shard of the stream sends these events to its subscribers."""
         shards = self.open_shards(stream)

@@ -24,9 +24,23 @@ class Upstream(Exception):  # noqa: N818
     """What a generator of rows may raise."""
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
+    """Whoever starts the tests in the background may have told them to ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def quiet(sink: Sink) -> None:
+    """Wait until every connection is closed, and what had got through is worked off."""
+    eventually(lambda: sink.relay.connections == 0, "its connections are closed")
+    eventually(lambda: sink.kinesis.connections() == 0, "the double has read them to their end")
+
+
 def assert_nothing_is_under_way(sink: Sink) -> None:
     """No connection, no thread; and no call after that."""
-    eventually(lambda: sink.relay.connections == 0, "its connections are closed")
+    quiet(sink)
     assert sink.threads() == []
     assert sink.relay.under_way == 0
     calls = len(sink.calls())
@@ -71,6 +85,7 @@ def test_rows_that_break_off_cancel_what_is_under_way(
         with pytest.raises(error):
             sink.write(broken(), **OPTIONS)
 
+        quiet(sink)
         stored = sum(sink.times_stored().values())
         assert_nothing_is_under_way(sink)
         assert sum(sink.times_stored().values()) == stored + 1

@@ -325,6 +325,9 @@ class Relay:
         for task in tuple(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        # Transports that are closing end in the loop's next rounds.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -372,12 +375,13 @@ class _Link:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._on.transport.abort()
+            self._back.close()
+            self._relay.under_way -= self._waiting
+            self._waiting = False
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            self._relay.under_way -= self._waiting
-            self._on.transport.abort()
-            self._back.close()
 
     async def _requests(self) -> None:
         while piece := await self._here.read(1 << 18):
