@@ -39,7 +39,7 @@ def test_bare(number: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(SPARK))
 def test_spark(number: int) -> None:
     """The same over Spark."""
