@@ -31,7 +31,7 @@ def run(seed: int, engine: EngineName) -> None:
     assert report.batches > 0
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", range(BARE))
 def test_bare(number: int) -> None:
     """Kills, reshards and faults over Spark's protocol without the JVM."""
