@@ -131,7 +131,7 @@ class MicroBatches:
         self._run(batch, start, end)
         return True
 
-    def run_until(self, enough: Callable[[], object], what: str, within_s: float = 20.0) -> None:
+    def run_until(self, enough: Callable[[], object], what: str, within_s: float = 60.0) -> None:
         """Batch after batch until ``enough``.
 
         Raises:
@@ -146,7 +146,7 @@ class MicroBatches:
                     raise AssertionError(f"not within {within_s:g}s: {what}; {statistics}")
                 time.sleep(0.002)
 
-    def read_until(self, count: int, within_s: float = 20.0) -> list[bytes]:
+    def read_until(self, count: int, within_s: float = 60.0) -> list[bytes]:
         """The data of everything read, once it is so many records."""
         self.run_until(lambda: len(self.rows) >= count, f"{count} records", within_s)
         return self.data
