@@ -148,7 +148,6 @@ class Changes:
         """Let this much of the clock's time pass."""
         when = self._clock.wall() + seconds
         key = object()
-        while (delay := self._clock.delay_until(when)) != 0.0:
-            ticket = self.ticket(key)
-            await self.wait(key, ticket, when if delay is not None else None)
+        while self._clock.delay_until(when) != 0.0:
+            await self.wait(key, self.ticket(key), when)
         self._versions.pop(key, None)

@@ -96,7 +96,6 @@ class Endpoint:
             return
         target = self._target(operation, members)
         actions, in_stream = self.script.on_call(target, self._clock.wall())
-        outcome = "+".join(type(a).__name__ for a in actions)
         try:
             outcome = await self._act(target, members, actions, in_stream, reply)
         except ServiceError as exc:
