@@ -1,5 +1,5 @@
 # The front door: `make help`. It needs make, Python 3.10+, Java 17 and Node 18+ and installs the rest
-# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS, SEEDS.
+# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS, MATRIX_ARGS, SEEDS.
 
 PYTHON ?= python3
 PYSPARK ?=
@@ -16,8 +16,7 @@ SPARK_PIN := $(if $(PYSPARK),pyspark==$(PYSPARK),-r requirements/pyspark.txt)
 OLD_VENV := .venv-oldest
 OLD_PY := $(OLD_VENV)/bin/python
 
-# Each of these on this Python; CI adds the newest PySpark on each Python.
-MATRIX := 4.0.5 4.1.4 4.2.1 4.3.0
+MATRIX_ARGS ?=
 
 WHEELS := .cache/wheels
 PIP_OPTIONS := --quiet --no-input --disable-pip-version-check
@@ -102,8 +101,8 @@ $(OLD_VENV)/.ready: pyproject.toml requirements/oldest.txt
 	@$(OLD_PY) $(INSTALL) -c requirements/oldest.txt -e '.[spark,test]'
 	@touch $@
 
-matrix: ## Run the Spark tests on each supported PySpark.
-	@for version in $(MATRIX); do $(MAKE) spark PYSPARK=$$version || exit; done
+matrix: ## Run the Spark tests on each supported PySpark, on each Python at hand (hours at first).
+	@$(PYTHON) -m devtools.matrix $(MATRIX_ARGS)
 
 localstack: ## Run a local Kinesis on 127.0.0.1:4566 until Ctrl-C.
 	@$(PYTHON) -m devtools.localstack run

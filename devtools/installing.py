@@ -36,8 +36,8 @@ class Recipe:
 
     Attributes:
         name: the folder under `.cache/`, and what progress and errors call it.
-        requirement: the one Python package asked of pip; none for a server without Python.
-        constraints: the committed file that pins everything that package needs.
+        requirement: what is asked of pip, as on its command line; none for a server without Python.
+        constraints: the committed file that pins everything that it needs.
         npm: Node packages, each `name@version`, by the folder that they go into.
         finish: one command run in the new folder, for what would slow down every start.
     """
@@ -113,7 +113,7 @@ class Recipe:
             *(python_of(folder), "-m", "pip", "install"),
             *("--no-input", "--disable-pip-version-check", "--cache-dir", CACHE / "pip"),
             *pins,
-            self.requirement,
+            *self.requirement.split(),
         )
 
 

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kinesis_ds.options import OPTIONS, Option
+from kinesis_ds.option_table import IGNORED, OPTIONS, REFUSED, Elsewhere, Option
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 
 _HEAD = """\
-<!-- Written by `make docs` from kinesis_ds/options.py. Change it there. -->
+<!-- Written by `make docs` from kinesis_ds/option_table.py. Change it there. -->
 
 # Options
 
@@ -23,8 +23,27 @@ query is built (`load()` of a source, `start()` of a sink).
 
 * A size is a number of bytes, or a number with `kb`, `mb` or `gb`: `1mb` is 1,048,576 bytes.
 * A duration has its unit: `500ms`, `10s`, `5min`, `1h`, `1d`.
-* A time is ISO 8601 (`2026-11-20T12:00:00Z`; UTC where it names no zone) or seconds since the
-  epoch.
+* "Applies to" says which queries an option is of: streaming or batch reads, enhanced fan-out (EFO)
+  or polling. On another query it has no effect. It is an error only where `consumerMode` is given
+  and says otherwise, and the name has no `kinesis.` before it.
+* Options without effect on a query are named in one line of its log, at WARNING.
+* What a position may be has [a page of its own](positions.md).
+"""
+
+_ELSEWHERE = """\
+## Options of other connectors
+
+Accepted without effect, so that a job of another connector runs unchanged:
+
+| Options | Here |
+|---|---|
+{ignored}
+
+Refused, because leaving them out could mean another account or another way through the network:
+
+| Options | Here |
+|---|---|
+{refused}
 """
 
 
@@ -35,30 +54,54 @@ def page() -> str:
     sink = [o for o in OPTIONS if o.modes == {"write"}]
     parts = [
         _HEAD,
-        _section("Source and sink", "source, sink", both),
-        _section("Source", "source", source),
-        _section("Sink", "sink", sink),
+        _section("Source and sink", both),
+        _section("Source", source),
+        _section("Sink", sink),
+        _ELSEWHERE.format(ignored=_elsewhere(IGNORED), refused=_elsewhere(REFUSED)),
     ]
     return "\n".join(parts)
 
 
-def _section(title: str, applies_to: str, options: Iterable[Option]) -> str:
+def _section(title: str, options: Iterable[Option]) -> str:
     lines = [
         f"## {title}",
         "",
         "| Option | Aliases | Applies to | Default | Meaning |",
         "|---|---|---|---|---|",
-        *(_row(option, applies_to) for option in options),
+        *map(_row, options),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _row(option: Option, applies_to: str) -> str:
-    aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+def _row(option: Option) -> str:
+    aliases = [f"`{alias}`" for alias in option.aliases]
+    aliases += [f"`{foreign.name}` ({foreign.form})" for foreign in option.foreign]
     default = f"`{option.default}`" if option.default is not None else ""
+    if option.batch_default is not None:
+        default += f", in a batch read `{option.batch_default}`"
     meaning = option.doc + (" In no message and no log." if option.secret else "")
-    cells = (f"`{option.key}`", aliases, applies_to, default, meaning.replace("|", "\\|"))
+    cells = (
+        f"`{option.key}`",
+        ", ".join(aliases),
+        _applies_to(option),
+        default,
+        meaning.replace("|", "\\|"),
+    )
     return "| " + " | ".join(cells) + " |"
+
+
+def _applies_to(option: Option) -> str:
+    sides = {"read": "source", "write": "sink"}
+    found = [sides[mode] for mode in sorted(option.modes)]
+    found += [{"stream": "streaming", "batch": "batch reads"}[option.kind]] if option.kind else []
+    found += [{"efo": "EFO", "polling": "polling"}[option.consumer]] if option.consumer else []
+    return ", ".join(found)
+
+
+def _elsewhere(options: Iterable[Elsewhere]) -> str:
+    return "\n".join(
+        f"| {', '.join(f'`{name}`' for name in of.names)} | {of.instead} |" for of in options
+    )
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,9 @@ from pyspark.sql import SparkSession
 from devtools.kinesis_local import KinesisLocal
 from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
-from devtools.server import REGION, Server
+from devtools.server import Server
 from integration.streams import client_of, stream
+from tests.support.environment import local_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,18 +57,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def dummy_credentials() -> Iterator[None]:
     """Credentials for this process and every one that it starts; a real account is out of reach."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            patch.delenv(name)
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_DEFAULT_REGION", REGION)
-        patch.setenv("AWS_CONFIG_FILE", os.devnull)
-        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        # Spark starts its Python workers as `python3`, whatever that is, unless told.
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    with local_environment():
         yield
 
 

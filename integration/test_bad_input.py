@@ -116,6 +116,75 @@ def test_all_option_problems_come_at_once_when_the_query_is_built(
 
 
 @pytest.mark.timeout(600)
+def test_contradictions_are_told_with_everything_else(spark: SparkSession, endpoint: str) -> None:
+    """Options that are each right and do not go together, a negative limit, a position that is
+    none: at load, in one error.
+    """
+    with pytest.raises(Exception) as caught:
+        spark.readStream.format("kinesis").options(
+            streamName="orders,clicks",
+            endpoint=endpoint,
+            maxRecordsPerTrigger="-1",
+            consumerMode="polling",
+            consumerName="app",
+            roleExternalId="Hush",
+            initialPosition='{"shardId-000000000000": "AFTER:5", "shardId-1": "LATEST"}',
+            serviceCredential="Hush",
+        ).load()
+    text = str(caught.value)
+    assert "5 problems" in text
+    assert "maxRecordsPerTrigger is '-1', expected a whole number at least 1" in text
+    assert "consumerName is an option of consumerMode efo, and this query's is polling" in text
+    assert "roleExternalId needs roleArn" in text
+    assert "expected a shard id (shardId-000000000000), not 'shardId-1'" in text
+    assert "serviceCredential cannot be honoured here" in text
+    assert "Hush" not in text
+
+
+@pytest.mark.timeout(600)
+def test_a_consumer_of_another_stream_is_refused(spark: SparkSession, endpoint: str) -> None:
+    """Its ARN says whose it is."""
+    of = "arn:aws:kinesis:us-east-1:000000000000:stream/clicks/consumer/app:1700000000"
+    with pytest.raises(Exception) as caught:
+        spark.readStream.format("kinesis").options(
+            streamName="orders", endpoint=endpoint, registeredConsumerId=of
+        ).load()
+    assert f"the consumer {of} belongs to another stream than orders" in str(caught.value)
+
+
+@pytest.mark.timeout(600)
+def test_a_position_of_another_streams_shard_is_refused(
+    spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    """A shard that the stream does not have, with those that it has."""
+    text = read_error(
+        spark,
+        tmp_path,
+        streamName=make_stream(),
+        endpoint=endpoint,
+        initialPosition='{"shardId-000000000000": "LATEST", "shardId-000000000007": "AFTER:5"}',
+    )
+    assert "KINESIS_OPTIONS" in text
+    assert "does not have shardId-000000000007, which a position was given for" in text
+    assert "It lists shardId-000000000000." in text
+    assert frames(text) < 12, text
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_that_would_read_nothing_or_backwards_is_refused(
+    spark: SparkSession, endpoint: str
+) -> None:
+    """A start at `latest`; an end before the start."""
+    reads = spark.read.format("kinesis").options(streamName="orders", endpoint=endpoint)
+    with pytest.raises(Exception, match="nothing comes after it in a batch read"):
+        reads.option("initialPosition", "latest").load().collect()
+    with pytest.raises(Exception, match="AT_TIMESTAMP:1600000000000 is before AT_TIMESTAMP"):
+        reads.option("initialPosition", "at_timestamp 1700000000").option(
+            "endingPosition", "at_timestamp 1600000000"
+        ).load().collect()
+
+
+@pytest.mark.timeout(600)
 def test_secrets_stay_out_of_error_texts(spark: SparkSession, endpoint: str) -> None:
     """An error about credentials does not show them."""
     with pytest.raises(Exception) as caught:
@@ -226,10 +295,10 @@ def test_a_checkpoint_of_a_newer_version_is_refused(
     _pin(spark, tmp_path, streamName=stream, endpoint=endpoint)
     log = tmp_path / "offsets" / "0"
     lines = log.read_text().splitlines()
-    log.write_text("\n".join([*lines[:-1], json.dumps({**json.loads(lines[-1]), "v": 2})]))
+    log.write_text("\n".join([*lines[:-1], json.dumps({**json.loads(lines[-1]), "v": 99})]))
     (tmp_path / "offsets" / ".0.crc").unlink(missing_ok=True)
     text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint)
-    assert "offset format 2" in text
+    assert "offset format 99" in text
     assert "Upgrade kinesis_ds" in text
 
 

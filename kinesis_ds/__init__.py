@@ -22,6 +22,7 @@ from kinesis_ds.errors import (
     ProtocolError,
     SchemaError,
     StreamNotFoundError,
+    StreamRecreatedError,
     ThrottledError,
     TransientError,
     WriteError,
@@ -29,6 +30,7 @@ from kinesis_ds.errors import (
 
 if TYPE_CHECKING:
     from kinesis_ds.datasource import KinesisDataSource
+    from kinesis_ds.listener import ShardTableListener
 
 __all__ = [
     "AccessError",
@@ -42,7 +44,9 @@ __all__ = [
     "OptionError",
     "ProtocolError",
     "SchemaError",
+    "ShardTableListener",
     "StreamNotFoundError",
+    "StreamRecreatedError",
     "ThrottledError",
     "TransientError",
     "WriteError",
@@ -54,6 +58,10 @@ def __getattr__(name: str) -> Any:
         from kinesis_ds.datasource import KinesisDataSource  # noqa: PLC0415  # imports PySpark
 
         return KinesisDataSource
+    if name == "ShardTableListener":
+        from kinesis_ds.listener import ShardTableListener  # noqa: PLC0415  # imports PySpark
+
+        return ShardTableListener
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  # seldom asked for
 

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 
 from kinesis_ds.errors import OptionError
 from kinesis_ds.options import parse_read_options
-from kinesis_ds.schema import SOURCE_DDL, check_source_schema
+from kinesis_ds.schema import check_source_schema, source_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
@@ -28,14 +28,13 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     def schema(self) -> str:
-        parse_read_options(self.options)
-        return SOURCE_DDL
+        return source_ddl(metadata=parse_read_options(self.options, None).metadata)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kinesis_ds.reader.stream import KinesisStreamReader  # noqa: PLC0415
 
-        options = parse_read_options(self.options)
-        check_source_schema(schema)
+        options = parse_read_options(self.options, "stream")
+        check_source_schema(schema, metadata=options.metadata)
         return KinesisStreamReader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -44,9 +43,11 @@ class KinesisDataSource(DataSource):
         return make_stream_writer(self.options, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        raise OptionError(
-            "Batch reads of Kinesis are not in this version.", "Use spark.readStream."
-        )
+        from kinesis_ds.reader.batch import KinesisBatchReader  # noqa: PLC0415
+
+        options = parse_read_options(self.options, "batch")
+        check_source_schema(schema, metadata=options.metadata)
+        return KinesisBatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         raise OptionError("Batch writes to Kinesis are not in this version.", "Use df.writeStream.")

@@ -84,6 +84,12 @@ class OffsetError(KinesisConnectorError):
     condition = "KINESIS_CHECKPOINT"
 
 
+class StreamRecreatedError(OffsetError):
+    """The stream was deleted and created again since the checkpoint was written."""
+
+    condition = "KINESIS_STREAM_RECREATED"
+
+
 class DataLossError(KinesisConnectorError):
     """Records that the checkpoint still needs are no longer in the stream."""
 

@@ -20,15 +20,23 @@ RECORD_MAX_BYTES_DEFAULT: Final = 1 * MIB
 PARTITION_KEY_MAX_CHARS: Final = 256
 MAX_HASH_KEY: Final = 2**128 - 1
 
+# A stream has at most 20 consumers (50 in On-demand Advantage mode), and keeps records for a day
+# unless it was told otherwise.
+CONSUMERS_PER_STREAM: Final = 20
+RETENTION_HOURS_DEFAULT: Final = 24
+
 # SubscribeToShard: one call a second per consumer and shard; within 5 s of a successful call the
 # next one is refused (ResourceInUseException); a subscription lasts up to 5 minutes.
 SUBSCRIBE_MIN_INTERVAL_S: Final = 1.0
 SUBSCRIBE_AFTER_SUCCESS_S: Final = 5.0
 SUBSCRIPTION_LIFETIME_S: Final = 300.0
 
-# GetRecords: 5 calls a second per shard, at most 10,000 records or 10 MiB an answer.
+# GetRecords: 5 calls and 2 MiB a second per shard, at most 10,000 records or 10 MiB an answer.
 GET_RECORDS_MIN_INTERVAL_S: Final = 0.2
 GET_RECORDS_MAX_RECORDS: Final = 10_000
+GET_RECORDS_BYTES_PER_S: Final = 2 * MIB
+# GetShardIterator: "A shard iterator expires 5 minutes after it is returned".
+SHARD_ITERATOR_LIFETIME_S: Final = 300.0
 
 # Idle subscriptions are sent an empty event about every 5 s, so silence this long is a dead socket.
 SUBSCRIPTION_SILENCE_S: Final = 40.0

@@ -1,20 +1,25 @@
 """The offset that Spark writes into its checkpoint: a file format that users keep for years.
 
-Version 1 is one JSON object of strings, integers and nested objects::
+Version 2 is one JSON object of strings, integers and nested objects::
 
-    {"v": 1,
+    {"v": 2,
      "streams": {"<stream ARN>": {
          "name": "orders",
          "created": 1700000000000,           # creation of the stream, ms since the epoch
          "consumer": "kinesis_ds_1f0c...",   # the enhanced fan-out consumer of this query
-         "shards": {"shardId-000000000000": "AFTER:4964...",
+         "from": {"shardId-000000000000": "TRIM_HORIZON"},   # only where the start is not logged
+         "shards": {"shardId-000000000000": "AFTER:4964...@1700000000123",
                     "shardId-000000000001": "SHARD_END"}}}}
 
-``{"v": 1, "initial": 1}`` is what ``initialOffset`` returns: *before anything was decided*. PySpark
+What follows the ``@`` is ``After.seen_ms``. ``from`` is where the batch that ends here starts, if
+the offset before it does not say: the first batch of a query that reads records at once
+(``Trigger.Once``). Version 1 had neither.
+
+``{"v": 2, "initial": 1}`` is what ``initialOffset`` returns: *before anything was decided*. PySpark
 gives a source no place to store its initial offset, so it must be the same value every time it is
-asked. The first batch of a query runs from there to the first real offset and holds no records: it
-exists to write the resolved start positions and the consumer's name into the checkpoint before
-either is used.
+asked. The first batch of a query runs from there to the first real offset and usually holds no
+records: it exists to write the resolved start positions and the consumer's name into the
+checkpoint before either is used.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from kinesis_ds.position import Position, ShardEnd, parse_position
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class StreamOffset:
         created_ms: When the stream was created. A stream deleted and created again differs here.
         consumer: Name (or ARN) of the enhanced fan-out consumer.
         shards: Position by shard id. A shard at its end stays as a tombstone while it is listed.
+        start: Where the batch that ends here starts, if no offset before it says so, else None.
     """
 
     name: str
@@ -53,9 +59,11 @@ class StreamOffset:
     created_ms: int
     consumer: str
     shards: Mapping[str, Position] = field(default_factory=dict)
+    start: Mapping[str, Position] | None = None
 
     def with_shards(self, shards: Mapping[str, Position]) -> StreamOffset:
-        return replace(self, shards=dict(shards))
+        """The offset behind this one."""
+        return replace(self, shards=dict(shards), start=None)
 
     def ended(self, shard_id: str) -> bool:
         return isinstance(self.shards.get(shard_id), ShardEnd)
@@ -66,16 +74,6 @@ class SourceOffset:
     """Positions in all streams of a source, by ARN."""
 
     streams: Mapping[str, StreamOffset]
-
-    def single(self) -> StreamOffset:
-        """The one stream of a source that reads one stream."""
-        if len(self.streams) != 1:
-            raise OffsetError(
-                f"The checkpoint holds {len(self.streams)} streams ({', '.join(self.streams)}), "
-                "and this version reads one.",
-                "Use the version that wrote it, or start with a new checkpointLocation.",
-            )
-        return next(iter(self.streams.values()))
 
 
 Offset = InitialOffset | SourceOffset
@@ -92,7 +90,8 @@ def encode_offset(offset: Offset) -> dict[str, Any]:
                 "name": s.name,
                 "created": s.created_ms,
                 "consumer": s.consumer,
-                "shards": {shard: str(s.shards[shard]) for shard in sorted(s.shards)},
+                **({} if s.start is None else {"from": _encode_positions(s.start)}),
+                "shards": _encode_positions(s.shards),
             }
             for arn, s in sorted(offset.streams.items())
         },
@@ -128,16 +127,22 @@ def decode_offset(raw: object) -> Offset:
                     arn=_typed(arn, str),
                     created_ms=_typed(s["created"], int),
                     consumer=_typed(s["consumer"], str),
-                    shards={
-                        _typed(shard, str): parse_position(text)
-                        for shard, text in s["shards"].items()
-                    },
+                    shards=_decode_positions(s["shards"]),
+                    start=_decode_positions(s["from"]) if "from" in s else None,
                 )
                 for arn, s in raw["streams"].items()
             }
         )
     except (KeyError, TypeError, AttributeError) as exc:
         raise _damaged(f"{exc!r} in {shown(raw)}") from exc
+
+
+def _encode_positions(positions: Mapping[str, Position]) -> dict[str, str]:
+    return {shard: str(positions[shard]) for shard in sorted(positions)}
+
+
+def _decode_positions(raw: Mapping[str, object]) -> dict[str, Position]:
+    return {_typed(shard, str): parse_position(text) for shard, text in raw.items()}
 
 
 def _damaged(why: str) -> OffsetError:

@@ -1,17 +1,19 @@
 """What the text of an option may be: one parser a kind of value. Pure.
 
 A parser turns text into a value, or raises ``ValueError`` with the form that it expected; the words
-go into the middle of a sentence for the user.
+go into the middle of a sentence for the user. Positions have a module of their own,
+:mod:`kinesis_ds.option_positions`; what they become is here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, TrimHorizon
+from kinesis_ds.errors import OptionError
+from kinesis_ds.position import AtTimestamp, Position, ShardEnd, TrimHorizon
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,102 @@ class Latest:
     """Start at what is written from now on. Resolved once, when the query first runs."""
 
 
-InitialPosition = Latest | TrimHorizon | AtTimestamp
+@dataclass(frozen=True)
+class ShardPositions:
+    """A position for each shard that the user named.
+
+    Attributes:
+        by_stream: Stream name or ARN, as the user wrote it, to shard id to position; None is the
+            key where the user named no stream.
+        created_ms: When the streams of a printed offset were created, by the same key.
+    """
+
+    by_stream: Mapping[str | None, Mapping[str, Position | Latest]]
+    created_ms: Mapping[str | None, int] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(
+            frozenset((stream, frozenset(of.items())) for stream, of in self.by_stream.items())
+        )
+
+    def keys(self, stream: str) -> list[str | None]:
+        """The keys under which a stream, given by name or ARN, is named here: one, unless wrong."""
+        return [key for key in self.by_stream if key is None or same_stream(key, stream)]
+
+    def of(
+        self, arn: str, listed: Collection[str], created_ms: int | None = None
+    ) -> Mapping[str, Position | Latest]:
+        """The positions in one stream, of shards that it lists.
+
+        The end of a shard that the stream has forgotten since is left out.
+
+        Args:
+            arn: The stream.
+            listed: The ids of its shards.
+            created_ms: When it was created, as the service says.
+
+        Raises:
+            OptionError: They are positions of another stream, or of shards that are gone.
+        """
+        keys = [key for key in self.by_stream if key in (None, arn, stream_of(arn))]
+        if not keys:
+            raise OptionError(
+                f"The positions given by shard say nothing of the stream {arn}; they are of "
+                f"{_few([key for key in self.by_stream if key])}.",
+                "Name each stream of the query among the positions, by name or by this ARN.",
+            )
+        created = self.created_ms.get(keys[0])
+        if created is not None and created_ms is not None and created != created_ms:
+            raise OptionError(
+                f"The offset given as position is of a stream {arn} that was deleted and created "
+                "again since.",
+                "Its positions mean nothing any more. Start at trim_horizon or at_timestamp.",
+            )
+        given = self.by_stream[keys[0]]
+        unknown = sorted(
+            shard
+            for shard, position in given.items()
+            if shard not in listed and not isinstance(position, ShardEnd)
+        )
+        if unknown:
+            raise OptionError(
+                f"The stream {arn} does not have {_few(unknown)}, which a position was given for.",
+                f"It lists {_few(sorted(listed))}. Are the positions those of another stream, or "
+                "of shards whose records have expired?",
+            )
+        return {shard: position for shard, position in given.items() if shard in listed}
+
+
+InitialPosition = Latest | TrimHorizon | AtTimestamp | ShardPositions
+EndingPosition = Latest | AtTimestamp | ShardPositions
+
+
+def same_stream(one: str, other: str) -> bool:
+    """Whether two streams, each by name or ARN, may be the same one."""
+    if one.startswith("arn:") and other.startswith("arn:"):
+        return one == other
+    return stream_of(one) == stream_of(other)
+
+
+def stream_of(name_or_arn: str) -> str:
+    """The name of a stream that is given by name, by ARN, or by the ARN of a consumer."""
+    return name_or_arn.split("/")[1] if name_or_arn.startswith("arn:") else name_or_arn
+
+
+def region_of(arn: str) -> str:
+    """The region in an ARN."""
+    return arn.split(":")[3]
+
+
+def _few(names: Collection[str]) -> str:
+    shown = sorted(names)[:3]
+    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+_NAME = r"[a-zA-Z0-9_.-]{1,128}"
+_STREAM_ARN = rf"arn:[^:\s]+:kinesis:[^:\s]+:[0-9]{{12}}:stream/{_NAME}"
 
 
 def text(value: str) -> str:
@@ -28,47 +125,147 @@ def text(value: str) -> str:
     return value.strip()
 
 
-def stream_name(value: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", value.strip()):
-        raise ValueError("1 to 128 letters, digits, '_', '.' or '-'")
-    return value.strip()
+def pattern(regex: str, form: str) -> Callable[[str], str]:
+    """Texts of a given form."""
+
+    def parse(value: str) -> str:
+        if not re.fullmatch(regex, value.strip()):
+            raise ValueError(form)
+        return value.strip()
+
+    return parse
 
 
-def stream_arn(value: str) -> str:
-    if not re.fullmatch(
-        r"arn:[^:]+:kinesis:[^:]+:\d{12}:stream/[a-zA-Z0-9_.-]{1,128}", value.strip()
-    ):
+name = pattern(_NAME, "1 to 128 letters, digits, '_', '.' or '-'")
+name_prefix = pattern(r"[a-zA-Z0-9_.-]{1,100}", "1 to 100 letters, digits, '_', '.' or '-'")
+url = pattern(r"https?://[^\s/?#@]+/?", "http://host[:port] or https://host[:port]")
+role_arn = pattern(
+    r"arn:[^:\s]+:iam::[0-9]{12}:role/[^\s]{1,512}", "arn:<partition>:iam::<account>:role/<name>"
+)
+session_name = pattern(r"[A-Za-z0-9_+=,.@-]{2,64}", "2 to 64 letters, digits or any of _+=,.@-")
+
+
+def endpoint(value: str) -> str:
+    return url(value).rstrip("/")
+
+
+T = TypeVar("T")
+
+
+def listed(parse: Callable[[str], T], *, distinct: bool = True) -> Callable[[str], tuple[T, ...]]:
+    """One or more values, with commas between them."""
+
+    def parse_all(value: str) -> tuple[T, ...]:
+        found = tuple(parse(part) for part in value.split(","))
+        if distinct and len(set(found)) < len(found):
+            raise ValueError("each one once")
+        return found
+
+    return parse_all
+
+
+def _stream_name(value: str) -> str:
+    if value.strip().startswith("arn:"):
+        raise ValueError("names; ARNs go into streamARN")
+    return name(value)
+
+
+def _stream_arn(value: str) -> str:
+    if not re.fullmatch(_STREAM_ARN, value.strip()):
         raise ValueError("arn:<partition>:kinesis:<region>:<account>:stream/<name>")
     return value.strip()
 
 
-def url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#@]+(:\d+)?/?", value.strip()):
-        raise ValueError("http://host[:port] or https://host[:port]")
-    return value.strip().rstrip("/")
+stream_names = listed(_stream_name)
+consumer_names = listed(name, distinct=False)
 
 
-def boolean(value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return value.strip().lower() == "true"
+def stream_arns(value: str) -> tuple[str, ...]:
+    found = listed(_stream_arn)(value)
+    if len({region_of(arn) for arn in found}) > 1:
+        raise ValueError("streams of one region; a query of its own for each other one")
+    return found
 
 
-_DURATION = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+def _consumer_id(value: str) -> str:
+    is_arn = re.fullmatch(rf"{_STREAM_ARN}/consumer/{_NAME}:[0-9]{{1,20}}", value.strip())
+    if not is_arn and not re.fullmatch(_NAME, value.strip()):
+        raise ValueError(
+            "consumer names, or ARNs (arn:<partition>:kinesis:<region>:<account>:stream/<name>"
+            "/consumer/<name>:<number>)"
+        )
+    return value.strip()
+
+
+def consumer_ids(value: str) -> tuple[str, ...]:
+    found = listed(_consumer_id, distinct=False)(value)
+    if len({consumer.startswith("arn:") for consumer in found}) > 1:
+        raise ValueError("names or ARNs, not both")
+    return found
+
+
+def choice(values: Mapping[str, T], form: str) -> Callable[[str], T]:
+    """One of a few words, which have no case."""
+
+    def parse(value: str) -> T:
+        if value.strip().lower() not in values:
+            raise ValueError(form)
+        return values[value.strip().lower()]
+
+    return parse
+
+
+boolean = choice({"true": True, "false": False}, "true or false")
+consumer_mode = choice(
+    {"efo": "efo", "subscribetoshard": "efo", "polling": "polling", "getrecords": "polling"},
+    "efo or polling",
+)
+consumer_id_type = choice({"name": "name", "arn": "ARN"}, "name or ARN")
+transport = choice(
+    {"auto": "http1", "http1": "http1"}, "auto or http1 (http2 is not in this version)"
+)
+agent_placement = choice({"driver": "driver"}, "driver (executors is not in this version)")
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+_SECONDS = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNIT = (
+    r"(?:(?P<us>us|microseconds?)|(?P<ms>ms|milliseconds?)|(?P<s>s|sec|seconds?)"
+    r"|(?P<m>m|min|minutes?)|(?P<h>h|hours?)|(?P<d>d|days?))"
+)
+_DURATION = re.compile(rf"\s*([0-9]{{1,18}}(?:\.[0-9]{{1,9}})?)\s*{_UNIT}\s*")
+_JVM_DURATION = re.compile(rf"\s*([0-9]{{1,18}})\s*{_UNIT}?\s*")
 
 
 def duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], float]:
     def parse(value: str) -> float:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", value.lower())
-        seconds = float(match[1]) * _DURATION[match[2]] if match else -1.0
+        match = _DURATION.fullmatch(value.lower())
+        seconds = float(match[1]) * _SECONDS[match.lastgroup or ""] if match else -1.0
         if not at_least_s <= seconds <= at_most_s:
             raise ValueError(
-                f"a duration with its unit (ms, s, min, h, d) from {at_least_s:g}s to "
-                f"{at_most_s:g}s"
+                f"a duration with its unit (ms, s, min, h, d) from {_shown_time(at_least_s)} to "
+                f"{_shown_time(at_most_s)}"
             )
         return seconds
 
     return parse
+
+
+def jvm_duration(at_least_s: float, at_most_s: float) -> Callable[[str], float]:
+    """As connectors on the JVM take it: without a unit it is milliseconds. Brought into bounds."""
+
+    def parse(value: str) -> float:
+        match = _JVM_DURATION.fullmatch(value.lower())
+        if not match:
+            raise ValueError("milliseconds, or a number with its unit (ms, s, min, h, d)")
+        return min(max(float(match[1]) * _SECONDS[match.lastgroup or "ms"], at_least_s), at_most_s)
+
+    return parse
+
+
+def _shown_time(seconds: float) -> str:
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
 # Above what anybody means; as a bound it is not worth a word in a message.
@@ -77,7 +274,7 @@ _BOUNDLESS = 1 << 50
 
 def size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        match = re.fullmatch(r"\s*(\d{1,18})\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
         unit = (match[2] or "b")[0] if match else "b"
         size = int(match[1]) * 1024 ** "bkmg".index(unit) if match else -1
         if not at_least <= size <= at_most:
@@ -90,10 +287,23 @@ def size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
 
 def count(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        count = int(value) if re.fullmatch(r"\s*\d{1,18}\s*", value) else -1
+        count = int(value) if re.fullmatch(r"\s*[0-9]{1,18}\s*", value) else -1
         if not at_least <= count <= at_most:
             raise ValueError(f"a whole number {_bounds(at_least, at_most, count, str)}")
         return count
+
+    return parse
+
+
+def rate(at_least: float, at_most: float, unit: int) -> Callable[[str], int]:
+    """A decimal number of some unit of bytes a second, in bytes a second."""
+
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", value.strip())
+        number = float(value) if match else -1.0
+        if not at_least <= number <= at_most:
+            raise ValueError(f"MB a second, from {at_least:g} to {at_most:g}")
+        return int(number * unit)
 
     return parse
 
@@ -108,47 +318,4 @@ def _shown_size(size: int) -> str:
     for power, unit in ((5, "PiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size >= 1024**power and size % 1024**power == 0:
             return f"{size // 1024**power} {unit}"
-    return f"{size} bytes"
-
-
-def initial_position(value: str) -> InitialPosition:
-    text = value.strip()
-    lowered = text.lower()
-    if lowered == "latest":
-        return Latest()
-    if lowered in ("trim_horizon", "earliest"):
-        return TRIM_HORIZON
-    if lowered.startswith("at_timestamp"):
-        stamp = text[len("at_timestamp") :].lstrip(" :=")
-        return AtTimestamp(_timestamp_ms(stamp))
-    raise ValueError("latest, trim_horizon, earliest, or at_timestamp <ISO 8601 or epoch seconds>")
-
-
-def _timestamp_ms(stamp: str) -> int:
-    """ISO 8601 with a zone (none means UTC), or seconds since the epoch, to milliseconds."""
-    if re.fullmatch(r"\d{9,10}(\.\d+)?", stamp):
-        return round(float(stamp) * 1000)
-    try:
-        parsed = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", stamp))
-    except ValueError:
-        raise ValueError(
-            "at_timestamp and an ISO 8601 time (2026-11-20T12:00:00Z) or seconds since the epoch"
-        ) from None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=timezone.utc)
-    ms = round(parsed.timestamp() * 1000)
-    if ms < 0:
-        raise ValueError("a time since 1970")
-    return ms
-
-
-def consumer_mode(value: str) -> str:
-    if value.strip().lower() not in ("efo", "subscribetoshard"):
-        raise ValueError("efo (polling is not in this version)")
-    return "efo"
-
-
-def transport(value: str) -> str:
-    if value.strip().lower() not in ("auto", "http1"):
-        raise ValueError("auto or http1 (http2 is not in this version)")
-    return "http1"
+    return f"{size} byte" if size == 1 else f"{size} bytes"

@@ -1,230 +1,35 @@
-"""The options users type: one table, from which parsing, error texts and the reference page come.
+"""The options of a query, read from what the user typed and checked as a whole.
 
 Keys are camelCase and case-insensitive. All problems of a query's options are reported together,
 each with the option, the value given, the form expected and, for an unknown key, the nearest known
-one. Secret values never appear in a message or a ``repr``.
+one. Secret values never appear in a message or a ``repr``. What there is to type is in
+:mod:`kinesis_ds.option_table`.
+
+Jobs of other connectors are to run with nothing changed but the format's name, so their options are
+taken as they are; those that mean nothing here are named in one warning.
 """
 
 from __future__ import annotations
 
-import difflib
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from kinesis_ds import option_values as kinds
 from kinesis_ds.errors import OptionError
-from kinesis_ds.limits import MIB, PUT_RECORDS_MAX_BYTES, PUT_RECORDS_MAX_RECORDS
+from kinesis_ds.limits import (
+    GET_RECORDS_BYTES_PER_S,
+    GET_RECORDS_MAX_RECORDS,
+    GET_RECORDS_MIN_INTERVAL_S,
+)
+from kinesis_ds.option_rules import consumer_names, of_both, of_reading, region
+from kinesis_ds.option_typed import Typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from kinesis_ds.option_table import ConsumerMode, Kind
+    from kinesis_ds.option_values import EndingPosition, InitialPosition
 
-    from kinesis_ds.option_values import InitialPosition
-
-Mode = Literal["read", "write"]
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option: its names, how its text becomes a value, and what it does."""
-
-    key: str
-    parse: Callable[[str], Any]
-    doc: str
-    default: str | None = None
-    aliases: tuple[str, ...] = ()
-    modes: frozenset[Mode] = field(default_factory=lambda: frozenset({"read", "write"}))
-    secret: bool = False
-
-
-_READ: frozenset[Mode] = frozenset({"read"})
-_WRITE: frozenset[Mode] = frozenset({"write"})
-
-OPTIONS: tuple[Option, ...] = (
-    Option("streamName", kinds.stream_name, "Name of the stream.", aliases=("kinesis.streamName",)),
-    Option(
-        "streamARN",
-        kinds.stream_arn,
-        "ARN of the stream, instead of its name.",
-        aliases=("kinesis.streamARN",),
-    ),
-    Option(
-        "region",
-        kinds.text,
-        "AWS region; by default that of the environment.",
-        aliases=("kinesis.region",),
-    ),
-    Option(
-        "endpoint",
-        kinds.url,
-        "Endpoint of Kinesis, for a local server or a VPC endpoint.",
-        aliases=("endpointUrl", "kinesis.endpointUrl"),
-    ),
-    Option(
-        "awsAccessKey",
-        kinds.text,
-        "Access key id; by default the AWS credential chain is used.",
-        aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"),
-        secret=True,
-    ),
-    Option(
-        "awsSecretKey",
-        kinds.text,
-        "Secret key of `awsAccessKey`.",
-        aliases=("kinesis.awsSecretKey",),
-        secret=True,
-    ),
-    Option(
-        "sessionToken",
-        kinds.text,
-        "Session token of `awsAccessKey`.",
-        aliases=("kinesis.sessionToken",),
-        secret=True,
-    ),
-    Option(
-        "consumerMode",
-        kinds.consumer_mode,
-        "How the source reads. This version knows `efo`, enhanced fan-out.",
-        default="efo",
-        aliases=("kinesis.consumerType",),
-        modes=_READ,
-    ),
-    Option(
-        "transport",
-        kinds.transport,
-        "How subscriptions travel. This version knows `http1`.",
-        default="auto",
-        modes=_READ,
-    ),
-    Option(
-        "initialPosition",
-        kinds.initial_position,
-        "Where a new query starts: `latest`, `trim_horizon` (`earliest`), or `at_timestamp` with "
-        "an ISO 8601 "
-        "time or epoch seconds. A query with a checkpoint goes on from there.",
-        default="latest",
-        aliases=("startingPosition", "kinesis.startingPosition"),
-        modes=_READ,
-    ),
-    Option(
-        "consumerName",
-        kinds.stream_name,
-        "Name of the enhanced fan-out consumer, registered when missing. By default each query "
-        "makes up a name "
-        "and keeps it in its checkpoint.",
-        aliases=("kinesis.consumerName",),
-        modes=_READ,
-    ),
-    Option(
-        "registerConsumerTimeoutInterval",
-        kinds.duration(1, 3600),
-        "How long to wait for the consumer to become ACTIVE.",
-        default="300s",
-        modes=_READ,
-    ),
-    Option(
-        "requireConsumerDeregistration",
-        kinds.boolean,
-        "Deregister the consumer when the query is stopped (not when it is killed). Idle consumers "
-        "are billed by AWS.",
-        default="false",
-        modes=_READ,
-    ),
-    Option(
-        "failOnDataLoss",
-        kinds.boolean,
-        "Fail when Kinesis says that records the checkpoint needs are gone. With `false`, warn "
-        "and go on at the "
-        "oldest record.",
-        default="true",
-        aliases=("kinesis.failOnDataLoss",),
-        modes=_READ,
-    ),
-    Option(
-        "fetchBufferSize",
-        kinds.size(1 * MIB),
-        "Hard bound, in bytes, of everything received and not yet committed.",
-        default="256mb",
-        modes=_READ,
-    ),
-    Option(
-        "shardFetchInterval",
-        kinds.duration(1, 3600),
-        "How often the list of shards is refreshed.",
-        default="10s",
-        aliases=("kinesis.describeShardInterval",),
-        modes=_READ,
-    ),
-    Option(
-        "subscriptionIdleTimeout",
-        kinds.duration(1, 3600),
-        "A subscription whose buffer has been full this long is given back and opened again when "
-        "there is room.",
-        default="30s",
-        modes=_READ,
-    ),
-    Option(
-        "agentHost",
-        kinds.text,
-        "Address of the driver on which the shard agent listens, and which read tasks connect to. "
-        "With the "
-        "default only tasks on the driver's machine reach it; others read their ranges from "
-        "Kinesis.",
-        default="127.0.0.1",
-        modes=_READ,
-    ),
-    Option(
-        "maxInFlightRecords",
-        kinds.count(1),
-        "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when "
-        "it is reached.",
-        default="10000",
-        modes=_WRITE,
-    ),
-    Option(
-        "maxInFlightBytes",
-        kinds.size(1 * MIB),
-        "The same bound in bytes (data and partition keys).",
-        default="32mb",
-        modes=_WRITE,
-    ),
-    Option(
-        "maxInFlightRequests",
-        kinds.count(1, 1000),
-        "PutRecords requests under way at once, per task.",
-        default="16",
-        modes=_WRITE,
-    ),
-    Option(
-        "batchMaxRecords",
-        kinds.count(1, PUT_RECORDS_MAX_RECORDS),
-        "Records in one PutRecords request, at most.",
-        default=str(PUT_RECORDS_MAX_RECORDS),
-        modes=_WRITE,
-    ),
-    Option(
-        "batchMaxBytes",
-        kinds.size(1024, PUT_RECORDS_MAX_BYTES),
-        "Bytes in one PutRecords request, at most, partition keys included.",
-        default="5mb",
-        modes=_WRITE,
-    ),
-    Option(
-        "retryTimeout",
-        kinds.duration(1, 3600),
-        "How long one record is retried before its task fails.",
-        default="120s",
-        modes=_WRITE,
-    ),
-    Option(
-        "diagnosticsDirectory",
-        kinds.text,
-        "A local directory into which counters are written once a second, as JSON.",
-    ),
-)
-
-# Keys that Spark itself puts among a source's or sink's options.
-_FROM_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
-_BY_NAME = {name.lower(): o for o in OPTIONS for name in (o.key, *o.aliases)}
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -236,6 +41,10 @@ class AwsOptions:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    role_arn: str | None = None
+    role_external_id: str | None = field(default=None, repr=False)
+    role_session_name: str | None = None
+    sts_endpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -255,21 +64,81 @@ class StreamId:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """Options of a source. Durations in seconds, sizes in bytes."""
+class StreamChoice:
+    """What the user says of one stream of a source.
+
+    Attributes:
+        consumer: Name of the consumer to register, or None to make one up.
+        registered: Name or ARN of a consumer that exists, or None to register one.
+    """
 
     stream: StreamId
+    consumer: str | None = None
+    registered: str | None = None
+
+
+@dataclass(frozen=True)
+class PollingOptions:
+    """How fast one shard is polled."""
+
+    min_period_s: float = GET_RECORDS_MIN_INTERVAL_S
+    max_records: int = GET_RECORDS_MAX_RECORDS
+    bytes_per_s: int = GET_RECORDS_BYTES_PER_S
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a source. Durations in seconds, sizes in bytes.
+
+    Attributes:
+        consumer_names: What to register, one a stream, in order; empty when names are made up.
+        consumer_prefix: Goes before a name that is made up.
+        registered_consumers: Names or ARNs of consumers registered already, one a stream, in order.
+        max_records: Admitted to one micro-batch, and so ``max_bytes``.
+        without_effect: Options that were given and mean nothing to this query, and why.
+    """
+
+    streams: tuple[StreamId, ...]
     aws: AwsOptions
+    mode: ConsumerMode
     initial_position: InitialPosition
-    consumer_name: str | None
+    ending_position: EndingPosition
+    consumer_names: tuple[str, ...]
+    consumer_prefix: str
+    registered_consumers: tuple[str, ...]
     register_timeout_s: float
     deregister: bool
+    deregister_timeout_s: float
+    consumer_refresh_s: float
     fail_on_data_loss: bool
+    max_records: int | None
+    max_bytes: int | None
+    parents_first: bool
+    deaggregate: bool
+    metadata: bool
+    polling: PollingOptions
+    shards_per_task: int | None
+    max_tasks: int | None
     buffer_bytes: int
     discovery_interval_s: float
     idle_timeout_s: float
     agent_host: str
     diagnostics_dir: str | None
+    without_effect: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> tuple[StreamChoice, ...]:
+        """The streams, each with its consumer."""
+        none: tuple[None, ...] = (None,) * len(self.streams)
+        return tuple(
+            StreamChoice(stream, named, registered)
+            for stream, named, registered in zip(
+                self.streams,
+                self.consumer_names or none,
+                self.registered_consumers or none,
+                strict=True,
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -285,43 +154,74 @@ class WriteOptions:
     batch_max_bytes: int
     retry_timeout_s: float
     diagnostics_dir: str | None
+    without_effect: tuple[str, ...] = ()
 
 
-def parse_read_options(raw: Mapping[str, str]) -> ReadOptions:
-    """Options of ``readStream``.
+def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:
+    """Options of ``readStream`` or ``read``.
+
+    Args:
+        raw: As the user gave them.
+        kind: What reads. None when Spark asks for the schema and does not say.
 
     Raises:
         OptionError: Naming every problem at once.
     """
-    v, problems = _parse(raw, "read")
+    typed = Typed(raw, "read", kind)
+    v = typed.values
+    problems = [*typed.problems, *of_both(typed), *of_reading(typed, kind)]
     _raise(problems)
+    streams = _streams(v)
     return ReadOptions(
-        stream=StreamId(v["streamName"], v["streamARN"]),
-        aws=_aws(v),
+        streams=streams,
+        aws=_aws(typed),
+        mode=v["consumerMode"],
         initial_position=v["initialPosition"],
-        consumer_name=v["consumerName"],
+        ending_position=v["endingPosition"],
+        consumer_names=consumer_names(v, len(streams)),
+        consumer_prefix=v["consumerNamePrefix"] or _MADE_UP_PREFIX,
+        registered_consumers=v["registeredConsumerId"] or (),
         register_timeout_s=v["registerConsumerTimeoutInterval"],
         deregister=v["requireConsumerDeregistration"],
+        deregister_timeout_s=v["deregisterConsumerTimeoutInterval"],
+        consumer_refresh_s=v["consumerRefreshInterval"],
         fail_on_data_loss=v["failOnDataLoss"],
+        max_records=v["maxRecordsPerTrigger"],
+        max_bytes=v["maxBytesPerTrigger"],
+        parents_first=v["parentsFirst"],
+        deaggregate=v["deaggregate"],
+        metadata=v["includeMetadata"],
+        polling=PollingOptions(
+            min_period_s=v["minFetchPeriod"],
+            max_records=v["maxRecordsPerFetch"],
+            bytes_per_s=v["maxFetchRate"],
+        ),
+        shards_per_task=v["shardsPerTask"],
+        max_tasks=v["maxPartitions"],
         buffer_bytes=v["fetchBufferSize"],
         discovery_interval_s=v["shardFetchInterval"],
         idle_timeout_s=v["subscriptionIdleTimeout"],
         agent_host=v["agentHost"],
         diagnostics_dir=v["diagnosticsDirectory"],
+        without_effect=typed.explained(),
     )
 
 
 def parse_write_options(raw: Mapping[str, str]) -> WriteOptions:
-    """Options of ``writeStream``.
+    """Options of ``writeStream`` or ``write``.
 
     Raises:
         OptionError: Naming every problem at once.
     """
-    v, problems = _parse(raw, "write")
+    typed = Typed(raw, "write", None)
+    v = typed.values
+    problems = [*typed.problems, *of_both(typed)]
+    if len(_streams(v)) > 1:
+        problems.append("a sink writes to one stream; start a query for each other one")
     _raise(problems)
     return WriteOptions(
-        stream=StreamId(v["streamName"], v["streamARN"]),
-        aws=_aws(v),
+        stream=_streams(v)[0],
+        aws=_aws(typed),
         max_in_flight_records=v["maxInFlightRecords"],
         max_in_flight_bytes=v["maxInFlightBytes"],
         max_in_flight_requests=v["maxInFlightRequests"],
@@ -329,67 +229,44 @@ def parse_write_options(raw: Mapping[str, str]) -> WriteOptions:
         batch_max_bytes=v["batchMaxBytes"],
         retry_timeout_s=v["retryTimeout"],
         diagnostics_dir=v["diagnosticsDirectory"],
+        without_effect=typed.explained(),
     )
 
 
-def _aws(v: Mapping[str, Any]) -> AwsOptions:
-    arn = v["streamARN"]
+def log_without_effect(options: ReadOptions | WriteOptions) -> None:
+    """Name the options that mean nothing to this query, in one line.
+
+    Caller: whoever Spark makes once a query. It parses the options of a query many times over, in
+    processes that do not know of each other.
+    """
+    if options.without_effect:
+        logger.warning(
+            "options without effect on this query: %s", "; ".join(options.without_effect)
+        )
+
+
+_MADE_UP_PREFIX = "kinesis_ds_"
+
+
+def _streams(v: Mapping[str, Any]) -> tuple[StreamId, ...]:
+    if v["streamARN"]:
+        return tuple(StreamId(arn=arn) for arn in v["streamARN"])
+    return tuple(StreamId(name) for name in v["streamName"] or ())
+
+
+def _aws(typed: Typed) -> AwsOptions:
+    v = typed.values
     return AwsOptions(
-        region=v["region"] or (arn.split(":")[3] if arn else None),
+        region=region(typed),
         endpoint=v["endpoint"],
         access_key=v["awsAccessKey"],
         secret_key=v["awsSecretKey"],
         session_token=v["sessionToken"],
+        role_arn=v["roleArn"],
+        role_external_id=v["roleExternalId"],
+        role_session_name=v["roleSessionName"],
+        sts_endpoint=v["stsEndpoint"],
     )
-
-
-def _parse(raw: Mapping[str, str], mode: Mode) -> tuple[dict[str, Any], list[str]]:
-    problems: list[str] = []
-    given: dict[str, tuple[str, str]] = {}
-    for key, text in raw.items():
-        option = _BY_NAME.get(key.lower())
-        if option is None:
-            if key.lower() not in _FROM_SPARK:
-                problems.append(_unknown(key, mode))
-        elif mode not in option.modes:
-            other = "reading" if mode == "write" else "writing"
-            problems.append(f"{option.key} is an option of {other} only")
-        elif option.key in given and given[option.key][1] != text:
-            problems.append(f"{key} and {given[option.key][0]} both set {option.key}; give one")
-        else:
-            given[option.key] = (key, text)
-
-    values: dict[str, Any] = {}
-    for option in OPTIONS:
-        chosen = given[option.key][1] if option.key in given else option.default
-        values[option.key] = None
-        if chosen is not None and mode in option.modes:
-            try:
-                values[option.key] = option.parse(chosen)
-            except ValueError as exc:
-                # A password in an endpoint is refused, and not shown either.
-                shown = "(hidden)" if option.secret or "@" in chosen else repr(chosen)
-                problems.append(f"{option.key} is {shown}, expected {exc}")
-    problems += _contradictions(given)
-    return values, problems
-
-
-def _contradictions(given: Mapping[str, object]) -> list[str]:
-    problems = []
-    if ("streamName" in given) == ("streamARN" in given):
-        problems.append("give streamName or streamARN (exactly one of them)")
-    if ("awsAccessKey" in given) != ("awsSecretKey" in given):
-        problems.append("awsAccessKey and awsSecretKey go together; one of them is missing")
-    if "sessionToken" in given and "awsAccessKey" not in given:
-        problems.append("sessionToken needs awsAccessKey and awsSecretKey")
-    return problems
-
-
-def _unknown(key: str, mode: Mode) -> str:
-    known = {n.lower(): n for o in OPTIONS if mode in o.modes for n in (o.key, *o.aliases)}
-    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.6)
-    hint = f"; did you mean {known[near[0]]}?" if near else ""
-    return f"unknown option {key!r}{hint}"
 
 
 def _raise(problems: list[str]) -> None:

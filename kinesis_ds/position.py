@@ -7,7 +7,7 @@ they have gaps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from kinesis_ds.errors import InvalidRequestError, KinesisConnectorError, OffsetError, shown
@@ -32,17 +32,42 @@ class AtTimestamp:
 
 
 @dataclass(frozen=True)
-class After:
-    """Behind the record with this sequence number, and before every later one."""
+class At:
+    """Before the record with this sequence number. Only ever where a user told a query to start."""
 
     sequence_number: str
 
     @property
     def number(self) -> int:
+        """The last number that lies before this position."""
+        return int(self.sequence_number) - 1
+
+    def __str__(self) -> str:
+        return f"AT:{self.sequence_number}"
+
+
+@dataclass(frozen=True)
+class After:
+    """Behind the record with this sequence number, and before every later one.
+
+    Attributes:
+        seen_ms: When the shard was known to hold nothing more up to here, in milliseconds since the
+            epoch: the arrival of that record, or the moment of an event without one. None in
+            offsets of version 1. No part of the position: it tells whether what came later may
+            have expired, which sequence numbers alone do not.
+    """
+
+    sequence_number: str
+    seen_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def number(self) -> int:
+        """The last number that lies before this position."""
         return int(self.sequence_number)
 
     def __str__(self) -> str:
-        return f"AFTER:{self.sequence_number}"
+        seen = f"@{self.seen_ms}" if self.seen_ms is not None else ""
+        return f"AFTER:{self.sequence_number}{seen}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +78,7 @@ class ShardEnd:
         return "SHARD_END"
 
 
-Position = TrimHorizon | AtTimestamp | After | ShardEnd
+Position = TrimHorizon | AtTimestamp | At | After | ShardEnd
 
 # The service's own limit for a sequence number. Python refuses to read very long integers.
 MAX_DIGITS = 129
@@ -79,14 +104,19 @@ def parse_position(text: object) -> Position:
         return SHARD_END
     if isinstance(text, str):
         kind, _, value = text.partition(":")
+        if kind == "AFTER":
+            number, at, seen = value.partition("@")
+            if is_number(number) and (is_number(seen) if at else not seen):
+                return After(number, int(seen) if at else None)
         if is_number(value):
-            if kind == "AFTER":
-                return After(value)
+            if kind == "AT":
+                return At(value)
             if kind == "AT_TIMESTAMP":
                 return AtTimestamp(int(value))
     raise OffsetError(
         f"{shown(text)} is not a shard position.",
-        "Expected TRIM_HORIZON, SHARD_END, AT_TIMESTAMP:<ms> or AFTER:<sequence number>.",
+        "Expected TRIM_HORIZON, SHARD_END, AT_TIMESTAMP:<ms>, AT:<sequence number> or "
+        "AFTER:<sequence number>[@<ms>].",
     )
 
 
@@ -99,7 +129,7 @@ def refuses_position(error: KinesisConnectorError, position: Position) -> bool:
     return (
         isinstance(error, InvalidRequestError)
         and error.code == "InvalidArgumentException"
-        and isinstance(position, After)
+        and isinstance(position, (At, After))
     )
 
 
@@ -108,12 +138,34 @@ def precedes(left: Position, right: Position) -> bool:
     yet.
 
     A start that names no record (``TRIM_HORIZON``, ``AT_TIMESTAMP``) comes before every
-    ``AFTER`` and before the shard's end; two of them have no order.
+    ``AFTER`` and before the shard's end. Of two times the earlier comes first.
     """
     if isinstance(left, ShardEnd):
         return False
     if isinstance(right, ShardEnd):
         return True
-    if isinstance(right, After):
-        return left.number < right.number if isinstance(left, After) else True
-    return False
+    if isinstance(right, (At, After)):
+        return left.number < right.number if isinstance(left, (At, After)) else True
+    return isinstance(left, AtTimestamp) and isinstance(right, AtTimestamp) and left.ms < right.ms
+
+
+def seen_later(left: Position, right: Position) -> bool:
+    """Whether ``right`` is the same position as ``left``, known to hold nothing more for longer."""
+    return (
+        isinstance(left, After)
+        and isinstance(right, After)
+        and left.number == right.number
+        and right.seen_ms is not None
+        and (left.seen_ms is None or left.seen_ms < right.seen_ms)
+    )
+
+
+def may_hold_records(start: Position, end: Position) -> bool:
+    """Whether ``(start, end]`` is a range that goes forward.
+
+    Beside those that :func:`precedes` orders, a range may end at a time: at the first record that
+    arrived then or later. Only the records tell whether a sequence number lies before a time.
+    """
+    if isinstance(end, AtTimestamp) and not isinstance(start, (AtTimestamp, ShardEnd)):
+        return True
+    return precedes(start, end)

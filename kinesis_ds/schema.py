@@ -16,6 +16,13 @@ SOURCE_DDL = (
     "approximateArrivalTimestamp timestamp"
 )
 
+_METADATA_DDL = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
+_METADATA_FIELDS = [
+    pa.field("subSequenceNumber", pa.int64()),
+    pa.field("explicitHashKey", pa.string()),
+    pa.field("encryptionType", pa.string()),
+]
+
 # What an agent buffers and sends: the columns that differ from record to record.
 RECORD_SCHEMA = pa.schema(
     [
@@ -25,6 +32,9 @@ RECORD_SCHEMA = pa.schema(
         pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
+
+# The same with ``includeMetadata``.
+METADATA_SCHEMA = pa.schema([*RECORD_SCHEMA, *_METADATA_FIELDS])
 
 # What Spark gets. The types and their order are those of SOURCE_DDL.
 SOURCE_SCHEMA = pa.schema(
@@ -38,6 +48,8 @@ SOURCE_SCHEMA = pa.schema(
     ]
 )
 
+SOURCE_METADATA_SCHEMA = pa.schema([*SOURCE_SCHEMA, *_METADATA_FIELDS])
+
 _SINK_TYPES = {
     "data": ("binary", "string"),
     "partitionKey": ("string",),
@@ -45,9 +57,15 @@ _SINK_TYPES = {
 }
 
 
+def source_ddl(*, metadata: bool) -> str:
+    """The source's columns, with or without those of ``includeMetadata``."""
+    return f"{SOURCE_DDL}, {_METADATA_DDL}" if metadata else SOURCE_DDL
+
+
 def to_source_batch(records: pa.RecordBatch, stream: str, shard_id: str) -> pa.RecordBatch:
     """Add the columns that are the same for all records of a shard."""
     rows = records.num_rows
+    metadata = records.columns[len(RECORD_SCHEMA) :]
     return pa.record_batch(
         [
             records.column(0),
@@ -56,22 +74,24 @@ def to_source_batch(records: pa.RecordBatch, stream: str, shard_id: str) -> pa.R
             pa.repeat(pa.scalar(shard_id, pa.string()), rows),
             records.column(2),
             records.column(3),
+            *metadata,
         ],
-        schema=SOURCE_SCHEMA,
+        schema=SOURCE_METADATA_SCHEMA if metadata else SOURCE_SCHEMA,
     )
 
 
-def check_source_schema(schema: StructType) -> None:
+def check_source_schema(schema: StructType, *, metadata: bool = False) -> None:
     """Refuse a user-specified schema that is not the source's own.
 
     Raises:
         SchemaError: Naming what differs.
     """
-    expected = [tuple(column.split()) for column in SOURCE_DDL.split(", ")]
+    ddl = source_ddl(metadata=metadata)
+    expected = [tuple(column.split()) for column in ddl.split(", ")]
     given = [(f.name, f.dataType.simpleString()) for f in schema.fields]
     if given != expected:
         raise SchemaError(
-            f"The Kinesis source has the columns ({SOURCE_DDL}), and the query asked for "
+            f"The Kinesis source has the columns ({ddl}), and the query asked for "
             f"({', '.join(' '.join(column) for column in given)}).",
             "Leave out .schema(...) and select the columns you need.",
         )

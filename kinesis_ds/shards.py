@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kinesis_ds.limits import MAX_HASH_KEY
 
@@ -31,25 +31,60 @@ class Shard:
 ShardMap = Mapping[str, Shard]
 
 
-def startable(listed: ShardMap, tracked: Collection[str], drained: Collection[str]) -> list[Shard]:
-    """Shards that are listed, not tracked yet, and whose parents have all been read to the end.
+def held_back(
+    listed: ShardMap,
+    tracked: Collection[str],
+    drained: Collection[str],
+    *,
+    parents_first: bool = True,
+) -> dict[str, set[str]]:
+    """Shards that are listed and not tracked yet, each with the parents that hold it back.
 
-    A parent that is neither listed nor tracked has fallen out of retention and holds nothing back.
+    Those with none may be begun. A parent holds its children back until it was read to its end; one
+    that is neither listed nor tracked has fallen out of retention and holds nothing back.
 
     Args:
         listed: All shards of the stream now.
         tracked: Shards already being read, or read to their end.
         drained: The subset of ``tracked`` that was read to its end.
+        parents_first: False lets children start beside their parents.
     """
-    return [
-        shard
-        for shard in sorted(listed.values(), key=lambda s: s.shard_id)
-        if shard.shard_id not in tracked
-        and all(
-            parent in drained or (parent not in listed and parent not in tracked)
+    return {
+        shard_id: {
+            parent
             for parent in shard.parents
-        )
-    ]
+            if parents_first and parent not in drained and (parent in listed or parent in tracked)
+        }
+        for shard_id, shard in listed.items()
+        if shard_id not in tracked
+    }
+
+
+def with_news(listed: ShardMap, news: ShardMap) -> ShardMap:
+    """What is listed, together with what a listing of only some shards says.
+
+    A shard that has a child takes no more records, whether its own line says so yet or not. The
+    very same map comes back when there is nothing new.
+    """
+    changed = {s: shard for s, shard in closing_parents(news).items() if listed.get(s) != shard}
+    for shard in news.values():
+        for parent in shard.parents:
+            if parent not in news and parent in listed and not listed[parent].closed:
+                changed[parent] = replace(listed[parent], closed=True)
+    return {**listed, **changed} if changed else listed
+
+
+def closing_parents(listed: ShardMap) -> ShardMap:
+    """A listing in which each shard that has a child is closed."""
+    open_parents = {
+        parent
+        for shard in listed.values()
+        for parent in shard.parents
+        if parent in listed and not listed[parent].closed
+    }
+    if not open_parents:
+        return listed
+    return {s: replace(x, closed=True) if s in open_parents else x for s, x in listed.items()}
 
 
 def vanished(listed: ShardMap, tracked: Collection[str], drained: Collection[str]) -> list[str]:

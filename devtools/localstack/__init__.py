@@ -24,11 +24,12 @@ _MOCK = _LIBRARIES / "kinesis-local" / _KINESIS_MOCK
 
 
 class LocalStack(Server):
-    """LocalStack with Kinesis only. See `Server` for how it is started and who ends it."""
+    """LocalStack with Kinesis and STS. See `Server` for how it is started and who ends it."""
 
     recipe = Recipe(
         name="localstack",
-        requirement="localstack-core[base-runtime]==4.9.2",
+        # The second is what STS stands on. LocalStack's extra for it brings ten times as much.
+        requirement="localstack-core[base-runtime]==4.9.2 moto-ext==5.1.12.post22",
         constraints=_HERE / "constraints.txt",
         npm={_MOCK: f"kinesis-local@{_KINESIS_MOCK}"},
         finish=(
@@ -58,7 +59,7 @@ class LocalStack(Server):
             "GATEWAY_SERVER": "hypercorn",
             "GATEWAY_LISTEN": address,
             "LOCALSTACK_HOST": address,
-            "SERVICES": "kinesis",
+            "SERVICES": "kinesis,sts",
             "EAGER_SERVICE_LOADING": "1",
             "STRICT_SERVICE_LOADING": "1",
             "SKIP_SSL_CERT_DOWNLOAD": "1",

@@ -1,26 +1,35 @@
-"""The shard agent: subscriptions, lanes, buffers and the Flight server of some shards, together."""
+"""The shard agent: what reads the shards of one stream, their buffers and their Flight server."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
+from kinesis_ds.agent.context import ShardContext
+from kinesis_ds.agent.decode import Decoding
 from kinesis_ds.agent.lanes import LaneExecutor
-from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
+from kinesis_ds.agent.poller import Poller
+from kinesis_ds.agent.polling import Polling
+from kinesis_ds.agent.pool import BufferPool, StreamPool
+from kinesis_ds.agent.runner import SubscriptionRunner
 from kinesis_ds.agent.server import AgentAddress, RangeServer
-from kinesis_ds.agent.subscription import ShardClosed, Stop, Subscription
+from kinesis_ds.agent.subscription import Contention, ShardClosed, Stop, Subscription
+from kinesis_ds.aws.streams import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
+from kinesis_ds.position import After, ShardEnd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.agent.shard_runner import ShardRunner
     from kinesis_ds.clock import Clock
+    from kinesis_ds.options import PollingOptions
     from kinesis_ds.position import Position
     from kinesis_ds.shards import Shard
 
@@ -29,20 +38,59 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """What an agent is told once: whose shards, through which consumer, within which bounds."""
+    """What an agent is told once: whose shards, how they are read, and in what form.
+
+    Attributes:
+        consumer_arn: The enhanced fan-out consumer; empty when shards are polled.
+        polling: How they are polled; None when they are subscribed to.
+        retention_s: How long the stream keeps records; None where that is not known.
+    """
 
     stream: str
     stream_arn: str
     consumer_arn: str
-    buffer_bytes: int
     idle_timeout_s: float
     fail_on_data_loss: bool
     host: str
     silence_s: float = SUBSCRIPTION_SILENCE_S
+    polling: PollingOptions | None = None
+    retention_s: float | None = None
+    deaggregate: bool = True
+    metadata: bool = False
+
+    def decoding(self, shard: Shard) -> Decoding:
+        """How the records of a shard are decoded, here and by a task that reads them itself."""
+        return Decoding(shard.hash_range, self.deaggregate, self.metadata)
+
+
+class AgentHost:
+    """What the agents of one process share: room for records, and the threads that decode them.
+
+    Attributes:
+        news: Set when records came, or a shard ended or failed. Whoever looks clears it first.
+        moved: Set when any position moved, over silence too.
+    """
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self.buffer_bytes = buffer_bytes
+        self.pool = BufferPool(buffer_bytes)
+        self.lanes = LaneExecutor(threads=max(2, os.cpu_count() or 1))
+        self.news = threading.Event()
+        self.moved = threading.Event()
+
+    def tell(self, *, news: bool) -> None:
+        """A buffer has moved; from any thread."""
+        if news:
+            self.news.set()
+        self.moved.set()
+
+    def close(self) -> None:
+        """Drop queued work and wait for the pieces under way; close the agents first."""
+        self.lanes.close()
 
 
 class ShardAgent:
-    """Reads the shards it is assigned and serves ranges of them until closed.
+    """Reads the shards of a stream that it is assigned and serves ranges of them until closed.
 
     ``assign``, ``mark_closed`` run on the network loop; everything else may be called from any
     thread.
@@ -55,21 +103,23 @@ class ShardAgent:
     def __init__(
         self,
         options: AgentOptions,
+        host: AgentHost,
         network: NetworkLoop,
         clock: Clock,
         diagnose: Callable[[str], Awaitable[KinesisConnectorError | None]],
         changed: Callable[[], None],
     ) -> None:
         self._options = options
+        self._host = host
         self._network = network
         self._clock = clock
         self._diagnose = diagnose
         self._changed = changed
-        self._pool = BufferPool(options.buffer_bytes)
-        self._lanes = LaneExecutor(threads=max(2, os.cpu_count() or 1))
+        self._pool = StreamPool(host.pool, options.stream_arn)
         self._lock = threading.Lock()
-        self._runners: dict[str, SubscriptionRunner] = {}
-        self._server = RangeServer(options.host, self._buffer)
+        self._runners: dict[str, ShardRunner] = {}
+        self._server = RangeServer(options.host, self._served)
+        self._contention = Contention(consumer_name(options.consumer_arn))
         self._closed = False
 
     @property
@@ -89,12 +139,29 @@ class ShardAgent:
             diagnose=self._diagnose,
             changed=self._changed,
             silence_s=options.silence_s,
+            decoding=options.decoding(shard),
         )
-        machine = Subscription(context.label, position, fail_on_data_loss=options.fail_on_data_loss)
-        buffer = ShardBuffer(shard.shard_id, position, self._pool)
-        runner = SubscriptionRunner(
-            context, machine, buffer, self._pool, self._lanes.lane(), self._network, self._clock
-        )
+        buffer = ShardBuffer(shard.shard_id, position, self._pool, self._host.tell)
+        lane = self._host.lanes.lane()
+        fail = options.fail_on_data_loss
+        runner: ShardRunner
+        if options.polling is None:
+            machine = Subscription(
+                context.label, position, fail_on_data_loss=fail, contention=self._contention
+            )
+            runner = SubscriptionRunner(
+                context, machine, buffer, self._pool, lane, self._network, self._clock
+            )
+        else:
+            polling = Polling(
+                context.label,
+                position,
+                options.polling,
+                buffer_bytes=self._host.buffer_bytes,
+                fail_on_data_loss=fail,
+                retention_s=options.retention_s,
+            )
+            runner = Poller(context, polling, buffer, self._pool, lane, self._network, self._clock)
         with self._lock:
             self._runners[shard.shard_id] = runner
         logger.info(
@@ -123,6 +190,30 @@ class ShardAgent:
         runner = self._runner(shard_id)
         return runner.buffer.count(start, end) if runner is not None else None
 
+    def buffer(self, shard_id: str) -> ShardBuffer | None:
+        """What is held of a shard; None for one that is not read here."""
+        runner = self._runner(shard_id)
+        return runner.buffer if runner is not None else None
+
+    def target(self, shard_id: str, until_ms: int, host_ms: int) -> Position | None:
+        """Where a reader that wants what arrived before ``until_ms`` stops; None while that is not
+        known.
+
+        Args:
+            until_ms: By the service's clock.
+            host_ms: The same moment, or a later one, by this machine's.
+        """
+        runner = self._runner(shard_id)
+        if runner is None:
+            return None
+        at_tip = runner.counters.events > 0 and not runner.counters.millis_behind
+        available = runner.buffer.available
+        before = runner.buffer.until(until_ms)
+        if before is not None or isinstance(available, ShardEnd) or at_tip:
+            return before or available
+        seen = available.seen_ms if isinstance(available, After) else None
+        return available if seen is not None and seen >= host_ms else None
+
     def free(self, positions: Mapping[str, Position]) -> None:
         """Spark has committed up to these positions."""
         for shard_id, position in positions.items():
@@ -136,45 +227,42 @@ class ShardAgent:
             return next((r.failure for r in self._runners.values() if r.failure is not None), None)
 
     def statistics(self) -> dict[str, Any]:
-        """Counters of the pool and of each shard, as plain values."""
+        """Counters of each shard, as plain values."""
         with self._lock:
             runners = dict(self._runners)
         return {
-            "pool": asdict(self._pool.statistics()),
-            "shards": {
-                shard: {
-                    **vars(runner.counters),
-                    # A copy in one step: the loop adds to it meanwhile.
-                    "errors": dict(runner.counters.errors),
-                    "state": runner.machine.state.value,
-                    "generation": runner.machine.generation,
-                    "stale": runner.machine.stale,
-                    "held_bytes": self._pool.used(shard),
-                    "available": str(runner.buffer.available),
-                    "committed": str(runner.buffer.start),
-                }
-                for shard, runner in runners.items()
-            },
+            shard: {
+                **vars(runner.counters),
+                # A copy in one step: the loop adds to it meanwhile.
+                "errors": dict(runner.counters.errors),
+                "state": runner.state,
+                "generation": runner.machine.generation,
+                "renewals": runner.machine.renewals,
+                "stale": runner.machine.stale,
+                "held_bytes": self._pool.used(shard),
+                "available": str(runner.buffer.available),
+                "committed": str(runner.buffer.start),
+            }
+            for shard, runner in runners.items()
         }
 
     def close(self) -> None:
-        """End subscriptions, lanes and server. Idempotent; the network loop stays its owner's."""
+        """End what reads, and the server. Idempotent; loop and host stay their owner's."""
         if self._closed:
             return
         self._closed = True
         for runner in tuple(self._runners.values()):
             self._network.post(runner.tell, Stop())
         self._server.close()
-        self._lanes.close()
         for runner in tuple(self._runners.values()):
             runner.buffer.close()
 
-    def _runner(self, shard_id: str) -> SubscriptionRunner | None:
+    def _runner(self, shard_id: str) -> ShardRunner | None:
         with self._lock:
             return self._runners.get(shard_id)
 
-    def _buffer(self, shard_id: str) -> ShardBuffer:
-        runner = self._runner(shard_id)
-        if runner is None:
+    def _served(self, shard_id: str) -> ShardBuffer:
+        buffer = self.buffer(shard_id)
+        if buffer is None:
             raise AgentError(f"This agent does not hold shard {shard_id}.")
-        return runner.buffer
+        return buffer

@@ -1,15 +1,9 @@
-"""What an agent holds: per shard the records between *committed* and *available*, bounded together.
+"""What an agent holds: per shard the records between *committed* and *available*.
 
 Four positions a shard: *received* (off the network), *available* (decoded, here), *planned* (in an
 end offset that Spark has logged) and *committed* (Spark is done with it). Records enter at
-*available* and leave at *committed*, so any planned range can be served again and again.
-
-The pool is one bound in bytes for all shards. Half of it is split into equal guaranteed shares, the
-other half is lent to whoever needs more: a hot shard gets room, and cannot take an idle shard's
-share.
-A message that is larger than a share and all that can be lent has its turn, too: behind it all
-wait.
-Room is asked for *before* a message is read off the socket, with a callback that never blocks.
+*available* and leave at *committed*, so any planned range can be served again and again. What all
+shards hold is bounded together, by their pool.
 """
 
 from __future__ import annotations
@@ -18,179 +12,43 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kinesis_ds.agent.decode import Records, sequence_numbers
-from kinesis_ds.errors import AgentError, InternalError
-from kinesis_ds.limits import MAX_BUFFERED_RECORDS
-from kinesis_ds.position import SHARD_END, After, Position, ShardEnd, precedes
+from kinesis_ds.errors import AgentError
+from kinesis_ds.position import SHARD_END, After, At, AtTimestamp, Position, ShardEnd, precedes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Iterator
 
-    import pyarrow as pa
+    from kinesis_ds.agent.pool import Room
+
+
+class Moved(Protocol):
+    """Who is told that a buffer has moved."""
+
+    def __call__(self, *, news: bool) -> None: ...
+
+
+def _nobody(*, news: bool) -> None:
+    del news
 
 
 @dataclass(frozen=True)
-class PoolStatistics:
-    """State of a pool: bytes and records held, their bounds and peak, shards waiting for room."""
+class Held:
+    """What a buffer holds of a range.
 
-    used_bytes: int
-    limit_bytes: int
-    peak_bytes: int
-    used_records: int
-    limit_records: int
-    waiting: int
+    Attributes:
+        records, nbytes: How many, and the bytes of their data and partition keys.
+        end: Behind the last of them, or the end of the range where all of it was counted.
+    """
 
-
-@dataclass
-class _Waiter:
-    shard: str
+    records: int
     nbytes: int
-    granted: Callable[[], None]
-
-
-class BufferPool:
-    """Room for the messages and records of all shards of an agent. Thread-safe."""
-
-    def __init__(self, limit_bytes: int, limit_records: int = MAX_BUFFERED_RECORDS) -> None:
-        self._limit_bytes = limit_bytes
-        self._limit_records = limit_records
-        self._lock = threading.Lock()
-        self._used: dict[str, int] = {}
-        self._total = 0
-        self._records = 0
-        self._peak = 0
-        self._borrowed = 0
-        self._share = limit_bytes // 2
-        self._waiters: deque[_Waiter] = deque()
-
-    def open(self, shard: str) -> None:
-        """Add a shard; every shard's guaranteed share shrinks accordingly."""
-        with self._lock:
-            self._used.setdefault(shard, 0)
-            self._reshare()
-
-    def close(self, shard: str) -> None:
-        """Remove a shard and all it held."""
-        with self._lock:
-            self._total -= self._used.pop(shard, 0)
-            self._waiters = deque(w for w in self._waiters if w.shard != shard)
-            self._reshare()
-            ready = self._admit_waiters()
-        for waiter in ready:
-            waiter.granted()
-
-    def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
-        """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once
-        it is.
-
-        Each shard has at most one request waiting. ``granted`` must not block. A shard that was
-        closed is never given any.
-        """
-        with self._lock:
-            if shard not in self._used:
-                return False
-            if self._fits(shard, nbytes, self._waiters):
-                self._take(shard, nbytes)
-                return True
-            self._waiters.append(_Waiter(shard, nbytes, granted))
-            return False
-
-    def withdraw(self, shard: str) -> bool:
-        """Take back the shard's waiting request; False if there is none (it may have been
-        granted).
-        """
-        with self._lock:
-            before = len(self._waiters)
-            self._waiters = deque(w for w in self._waiters if w.shard != shard)
-            withdrawn = len(self._waiters) != before
-            ready = self._admit_waiters() if withdrawn else []
-        for waiter in ready:
-            waiter.granted()
-        return withdrawn
-
-    def change(self, shard: str, nbytes: int, records: int) -> None:
-        """Correct what a shard holds by ``nbytes`` and ``records``; both may be negative."""
-        with self._lock:
-            if shard not in self._used:
-                return
-            self._take(shard, nbytes)
-            self._records += records
-            ready = self._admit_waiters() if nbytes < 0 or records < 0 else []
-        for waiter in ready:
-            waiter.granted()
-
-    def statistics(self) -> PoolStatistics:
-        with self._lock:
-            return PoolStatistics(
-                self._total,
-                self._limit_bytes,
-                self._peak,
-                self._records,
-                self._limit_records,
-                len(self._waiters),
-            )
-
-    def used(self, shard: str) -> int:
-        """Bytes held for a shard."""
-        with self._lock:
-            return self._used.get(shard, 0)
-
-    # All below: with the lock held.
-
-    def _fits(self, shard: str, nbytes: int, ahead: Collection[_Waiter]) -> bool:
-        if any(self._exceeds_loans(w.nbytes) for w in ahead):
-            return False  # the pool empties for it
-        if self._total == 0:
-            return True  # one message larger than the whole bound must still get through
-        used = self._used[shard]
-        if ahead and used + nbytes > self._share:
-            return False  # borrowing waits its turn, or a large message would wait for ever
-        borrowed = self._borrowed - self._over(used) + self._over(used + nbytes)
-        return (
-            self._total + nbytes <= self._limit_bytes
-            and (
-                borrowed <= self._limit_bytes // 2
-                or used + nbytes <= self._share
-                or self._exceeds_loans(nbytes)
-            )
-            and self._records < self._limit_records
-        )
-
-    def _exceeds_loans(self, nbytes: int) -> bool:
-        """Whether a request is larger than its shard's share and all that can be lent together."""
-        return nbytes > self._share + self._limit_bytes // 2
-
-    def _over(self, used: int) -> int:
-        return max(0, used - self._share)
-
-    def _take(self, shard: str, nbytes: int) -> None:
-        used = self._used[shard]
-        if used + nbytes < 0:
-            raise InternalError(
-                f"Shard {shard} gave back more room than it had. Please report this."
-            )
-        self._borrowed += self._over(used + nbytes) - self._over(used)
-        self._used[shard] = used + nbytes
-        self._total += nbytes
-        self._peak = max(self._peak, self._total)
-
-    def _reshare(self) -> None:
-        self._share = self._limit_bytes // 2 // max(1, len(self._used))
-        self._borrowed = sum(self._over(used) for used in self._used.values())
-
-    def _admit_waiters(self) -> list[_Waiter]:
-        ready: list[_Waiter] = []
-        still: deque[_Waiter] = deque()
-        for waiter in self._waiters:
-            if self._fits(waiter.shard, waiter.nbytes, still):
-                self._take(waiter.shard, waiter.nbytes)
-                ready.append(waiter)
-            else:
-                still.append(waiter)
-        self._waiters = still
-        return ready
+    end: Position
 
 
 @dataclass(frozen=True)
@@ -203,15 +61,28 @@ class ShardBuffer:
     """The records of one shard, from ``start`` (behind it nothing was freed) to ``available``.
 
     ``append`` and ``end`` are called by the shard's lane and loop, the rest by anyone. Thread-safe.
+
+    Args:
+        moved: Called with ``news=`` whether that brought records or the end, from any thread, when
+            *available* has moved. Must not block.
     """
 
-    def __init__(self, shard: str, start: Position, pool: BufferPool) -> None:
+    def __init__(
+        self,
+        shard: str,
+        start: Position,
+        pool: Room,
+        moved: Moved | None = None,
+    ) -> None:
         self.shard = shard
         self._pool = pool
+        self._moved = moved or _nobody
         self._lock = threading.Lock()
         self._chunks: deque[_Chunk] = deque()
         self._start = start
         self._available = start
+        # Where this began at a time: up to when no record came.
+        self._silent_ms = start.ms if isinstance(start, AtTimestamp) else -1
         pool.open(shard)
 
     @property
@@ -226,6 +97,8 @@ class ShardBuffer:
         """Take decoded records and move *available*; turns the room ``reserved`` into what they
         use.
         """
+        if records is not None and not records.batch.num_rows:
+            records = None  # an aggregate that belongs to another shard
         nbytes = records.batch.nbytes if records else 0
         with self._lock:
             if isinstance(self._available, ShardEnd):
@@ -235,12 +108,16 @@ class ShardBuffer:
                 if records:
                     self._chunks.append(_Chunk(records, nbytes))
                 self._available = position
+                if isinstance(position, AtTimestamp):
+                    self._silent_ms = position.ms
         self._pool.change(self.shard, nbytes - reserved, records.batch.num_rows if records else 0)
+        self._moved(news=records is not None)
 
     def end(self) -> None:
         """Mark the shard as read to its end."""
         with self._lock:
             self._available = SHARD_END
+        self._moved(news=True)
 
     def count(self, start: Position, end: Position) -> int | None:
         """How many records lie in ``(start, end]``; None when the buffer does not hold all of
@@ -250,6 +127,89 @@ class ShardBuffer:
             if not self._holds(start, end):
                 return None
             return sum(int(batch.num_rows) for batch in self._slices(start, end))
+
+    def hold(
+        self,
+        start: Position,
+        end: Position,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Held | None:
+        """How much of ``(start, end]`` lies within both limits, counted from its front.
+
+        What shares a sequence number is never parted: an aggregate is within a limit, or not.
+
+        Returns:
+            What was counted; None when the buffer does not hold all of the range.
+        """
+        with self._lock:
+            if not self._holds(start, end):
+                return None
+            batches = list(self._slices(start, end))
+        counted = rows = 0
+        behind: Position = start
+        for batch in batches:
+            nbytes = _payload_bytes(batch)
+            fits = (max_records is None or rows + batch.num_rows <= max_records) and (
+                max_bytes is None or counted + nbytes <= max_bytes
+            )
+            if not fits:
+                taken = _rows_within(
+                    batch,
+                    None if max_records is None else max_records - rows,
+                    None if max_bytes is None else max_bytes - counted,
+                )
+                if taken:
+                    front = batch.slice(0, taken)
+                    rows, counted = rows + taken, counted + _payload_bytes(front)
+                    behind = _behind(front)
+                return Held(rows, counted, behind)
+            rows, counted = rows + batch.num_rows, counted + nbytes
+            behind = _behind(batch)
+        return Held(rows, counted, end)
+
+    def first(self, start: Position, end: Position) -> Held | None:
+        """The first record in ``(start, end]``, with all that shares its sequence number.
+
+        Returns:
+            None when there is no record, or the buffer does not hold all of the range.
+        """
+        with self._lock:
+            if not self._holds(start, end):
+                return None
+            batch = next(self._slices(start, end), None)
+        if batch is None:
+            return None
+        numbers = batch.column(2)
+        rows = next(
+            (i for i in range(1, batch.num_rows) if numbers[i].as_py() != numbers[0].as_py()),
+            batch.num_rows,
+        )
+        front = batch.slice(0, rows)
+        return Held(rows, _payload_bytes(front), _behind(front))
+
+    def oldest_ms(self, start: Position, end: Position) -> int | None:
+        """Arrival of the first record held in ``(start, end]``, in milliseconds since the epoch."""
+        with self._lock:
+            batch = next(self._slices(start, end), None)
+        return None if batch is None else _arrival_ms(batch, 0)
+
+    def until(self, ms: int) -> Position | None:
+        """The position before the first record held that arrived at ``ms`` or later; None where
+        there is none.
+        """
+        with self._lock:
+            chunks = list(self._chunks)
+            behind = self._start
+        for chunk in chunks:
+            batch = chunk.records.batch
+            newest = pc.max(batch.column(3)).cast(pa.int64()).as_py() // 1000
+            if newest < ms:
+                behind = _behind(batch)
+                continue
+            row = next(i for i in range(batch.num_rows) if _arrival_ms(batch, i) >= ms)
+            return _behind(batch.slice(0, row)) if row else behind
+        return None
 
     def read(self, start: Position, end: Position) -> list[pa.RecordBatch]:
         """The records in ``(start, end]``, in order. Freeing later does not disturb what was
@@ -293,28 +253,70 @@ class ShardBuffer:
     # All below: with the lock held.
 
     def _holds(self, start: Position, end: Position) -> bool:
+        if isinstance(end, AtTimestamp):
+            # Where that is, only reading tells, but for times up to which there was silence.
+            return start == self._start and end.ms <= self._silent_ms
+        # Nor does a number tell whether it lies before the time at which this began.
         reaches_back = start == self._start or (
-            isinstance(start, After) and _at_or_before(self._start, start)
+            isinstance(start, (At, After))
+            and not isinstance(self._start, AtTimestamp)
+            and _at_or_before(self._start, start)
         )
         return reaches_back and _at_or_before(end, self._available)
 
     def _slices(self, start: Position, end: Position) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
             records = chunk.records
-            low = not isinstance(start, After) or records.first > start.number
+            low = not isinstance(start, (At, After)) or records.first > start.number
             high = _within(records.last, end)
             if low and high:
                 yield records.batch
                 continue
             if not _within(records.first, end) or (
-                isinstance(start, After) and records.last <= start.number
+                isinstance(start, (At, After)) and records.last <= start.number
             ):
                 continue
             numbers = sequence_numbers(records.batch)
-            first = bisect_right(numbers, start.number) if isinstance(start, After) else 0
+            first = bisect_right(numbers, start.number) if isinstance(start, (At, After)) else 0
             behind = bisect_right(numbers, end.number) if isinstance(end, After) else len(numbers)
             if behind > first:
                 yield records.batch.slice(first, behind - first)
+
+
+def _payload_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the data and the partition keys of a batch of records."""
+    return _bytes_of(batch.column(0)) + _bytes_of(batch.column(1))
+
+
+def _bytes_of(column: pa.Array) -> int:
+    """Bytes of all values, from the offsets of the first and the last: a tenth of what Arrow's own
+    functions cost on the few rows of an event.
+    """
+    offsets = memoryview(column.buffers()[1]).cast("i")
+    return int(offsets[column.offset + len(column)] - offsets[column.offset])
+
+
+def _rows_within(batch: pa.RecordBatch, max_records: int | None, max_bytes: int | None) -> int:
+    """How many rows from the front lie within both limits, no sequence number parted."""
+    rows: int = batch.num_rows if max_records is None else min(batch.num_rows, max_records)
+    if max_bytes is not None:
+        keys, data = (pc.fill_null(pc.binary_length(batch.column(i)), 0) for i in (0, 1))
+        reached = pc.cumulative_sum(pc.add(keys, data).cast(pa.int64())).to_pylist()
+        rows = min(rows, bisect_right(reached, max_bytes))
+    numbers = batch.column(2)
+    while 0 < rows < batch.num_rows and numbers[rows].as_py() == numbers[rows - 1].as_py():
+        rows -= 1
+    return rows
+
+
+def _behind(batch: pa.RecordBatch) -> After:
+    last = batch.num_rows - 1
+    return After(batch.column(2)[last].as_py(), _arrival_ms(batch, last))
+
+
+def _arrival_ms(batch: pa.RecordBatch, row: int) -> int:
+    arrived: int = batch.column(3)[row].value
+    return arrived // 1000
 
 
 def _within(number: int, end: Position) -> bool:
@@ -322,6 +324,6 @@ def _within(number: int, end: Position) -> bool:
 
 
 def _at_or_before(left: Position, right: Position) -> bool:
-    if isinstance(left, After) and isinstance(right, After):
+    if isinstance(left, (At, After)) and isinstance(right, (At, After)):
         return left.number <= right.number  # the same number may come padded and not
     return left == right or precedes(left, right)

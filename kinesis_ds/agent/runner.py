@@ -6,24 +6,21 @@ import asyncio
 import contextlib
 import functools
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import orjson
 
-from kinesis_ds.agent.decode import decode_event
+from kinesis_ds.agent.context import ShardContext, ShardCounters
+from kinesis_ds.agent.decode import Event, decode_event, telling
 from kinesis_ds.agent.frames import Message, MessageParser
+from kinesis_ds.agent.shard_runner import ShardRunner
 from kinesis_ds.agent.subscription import (
     AwaitRoom,
     Broke,
     CheckEnd,
     Close,
-    Diagnose,
-    Diagnosed,
     EndChecked,
-    Fail,
-    Finish,
     Open,
     Opened,
     Progressed,
@@ -32,11 +29,7 @@ from kinesis_ds.agent.subscription import (
     RoomAgain,
     Starved,
     State,
-    Stimulus,
     Subscription,
-    Tick,
-    WakeAt,
-    Warn,
 )
 from kinesis_ds.aws.faults import service_error
 from kinesis_ds.aws.records import shard_is_drained
@@ -49,82 +42,42 @@ from kinesis_ds.errors import (
     StreamNotFoundError,
     TransientError,
 )
-from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
-from kinesis_ds.position import After, AtTimestamp, Position
+from kinesis_ds.position import After, At, AtTimestamp, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+    from kinesis_ds.agent.buffer import ShardBuffer
     from kinesis_ds.agent.lanes import Lane
     from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.agent.pool import Room
     from kinesis_ds.aws.connection import EventStream
     from kinesis_ds.clock import Clock
+
+__all__ = ["ShardContext", "ShardCounters", "SubscriptionRunner"]
 
 logger = logging.getLogger(__name__)
 
 _SUBSCRIBE_TIMEOUT_S = 60.0
 
 
-@dataclass
-class ShardCounters:
-    """What happened to one shard since the agent started. Written by its lane and its loop only."""
-
-    records: int = 0
-    bytes: int = 0
-    events: int = 0
-    millis_behind: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    back_pressure_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class ShardContext:
-    """What a runner needs to know about its shard and its surroundings."""
-
-    stream: str
-    stream_arn: str
-    shard_id: str
-    first_sequence_number: str
-    consumer_arn: str
-    idle_timeout_s: float
-    diagnose: Callable[[str], Any]
-    """Coroutine function: shard id to the error that explains why it cannot be subscribed, or
-    None.
-    """
-    changed: Callable[[], None]
-    """Called on the loop when a shard broke or ended: the list of shards is worth a look."""
-    silence_s: float = SUBSCRIPTION_SILENCE_S
-
-    @property
-    def label(self) -> str:
-        return f"shard {self.shard_id} of stream {self.stream}"
-
-
-class SubscriptionRunner:
+class SubscriptionRunner(ShardRunner):
     """One shard's subscription, alive. All methods but :meth:`process` run on the network loop."""
+
+    machine: Subscription
 
     def __init__(
         self,
         context: ShardContext,
         machine: Subscription,
         buffer: ShardBuffer,
-        pool: BufferPool,
+        pool: Room,
         lane: Lane,
         network: NetworkLoop,
         clock: Clock,
     ) -> None:
-        self.context = context
-        self.machine = machine
-        self.buffer = buffer
-        self.counters = ShardCounters()
-        self.failure: KinesisConnectorError | None = None
-        self._pool = pool
-        self._lane = lane
-        self._network = network
-        self._clock = clock
+        super().__init__(context, machine, buffer, pool, lane, network, clock)
         self._connection_task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         # The lane's own: where the next event is expected to go on, and the generation of which
         # nothing more may be used, because one of its events could not be.
         self._received: Position = machine.position
@@ -132,22 +85,6 @@ class SubscriptionRunner:
         # Size of the message there was no room for. Less room than that would not help: the
         # subscription would be opened, find the same message, and be given back again.
         self._starved_for = 0
-
-    def start(self) -> None:
-        self.tell(Tick())
-
-    def tell(self, stimulus: Stimulus) -> None:
-        """Give the machine a stimulus and do what it says."""
-        before = self.machine.state
-        try:
-            instructions = self.machine.handle(stimulus, self._clock.monotonic())
-        except InternalError as exc:
-            self.failure = exc
-            raise
-        for instruction in instructions:
-            self._perform(instruction)
-        if self.machine.state is not before:
-            logger.debug("%s: %s -> %r", self.context.label, stimulus, self.machine)
 
     def _perform(self, instruction: object) -> None:
         match instruction:
@@ -159,46 +96,13 @@ class SubscriptionRunner:
                 if self._connection_task is not None:
                     self._connection_task.cancel()
                     self._connection_task = None
-            case WakeAt(when):
-                self._wake_at(when)
             case AwaitRoom():
                 self._await_room()
             case CheckEnd(generation, position):
                 self.context.changed()
                 self._spawn(self._check_end(generation, position), "end-check")
-            case Diagnose(generation):
-                self._spawn(self._diagnose(generation), "diagnosis")
-            case Finish():
-                self.buffer.end()
-                logger.info(
-                    "shard read to its end shard=%s stream=%s",
-                    self.context.shard_id,
-                    self.context.stream,
-                )
-                self.context.changed()
-            case Fail(error):
-                self.failure = error
-            case Warn(text):
-                logger.warning("%s", text)
-
-    def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
-        task = self._network.spawn(work, f"{what} {self.context.shard_id}")
-        task.add_done_callback(self._task_done)
-        return task
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        """A task that crashed is a shard that stands still: the query must fail, not wait."""
-        if not task.cancelled() and (exc := task.exception()) is not None and self.failure is None:
-            self.failure = InternalError(
-                f"{self.context.label}: {task.get_name()} ended with {type(exc).__name__}: {exc}.",
-                "Please report this.",
-            )
-
-    def _wake_at(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay = max(0.0, when - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self.tell, Tick())
+            case _:
+                super()._perform(instruction)
 
     def _await_room(self) -> None:
         shard = self.context.shard_id
@@ -242,7 +146,7 @@ class SubscriptionRunner:
         if ending is not None and not isinstance(ending, ResourceInUseError):
             logger.debug("%s: %s", context.label, ending)
         if ending is not None:
-            self._count(ending)
+            self.counters.count(ending)
         if opened:
             # Through the lane, so that it comes after every event before it was decoded.
             self._lane.submit(lambda: self._network.post(self._broke, generation, ending))
@@ -356,10 +260,10 @@ class SubscriptionRunner:
             if headers[":event-type"] != "SubscribeToShardEvent":
                 self._pool.change(self.context.shard_id, -size, 0)
                 return
-            event = decode_event(message.payload, self._received)
+            with telling(self.context.label):
+                event = decode_event(message.payload, self._received, self.context.decoding)
             rows = event.records.batch.num_rows if event.records else 0
-            dropped_all = event.received > 0 and rows == 0
-            position = self._next_position(event.continuation, dropped_all, event.records)
+            position = self._next_position(event)
         except Exception as exc:
             # Whatever it is, the events behind this one must not be taken without it.
             self._spoilt = generation
@@ -374,6 +278,8 @@ class SubscriptionRunner:
         self.buffer.append(event.records, position, size)
         self.counters.events += 1
         self.counters.records += rows
+        if event.records is not None:
+            self.counters.leave_out(event.records.misplaced, self.context.label)
         self.counters.bytes += size
         self.counters.millis_behind = event.millis_behind
         if event.continuation is None or event.has_children:
@@ -385,7 +291,7 @@ class SubscriptionRunner:
                 self.tell, Progressed(generation, position, rows, event.millis_behind)
             )
 
-    def _next_position(self, continuation: str | None, dropped_all: bool, records: Any) -> Position:
+    def _next_position(self, event: Event) -> Position:
         """Where to go on after an event.
 
         A continuation is taken only when it can be resumed from: some servers send "0" before the
@@ -393,21 +299,36 @@ class SubscriptionRunner:
         stays that time, so that a range read again from Kinesis drops the same records.
         """
         current = self._received
-        last = After(records.batch.column(2)[-1].as_py()) if records is not None else None
-        if continuation is not None and not (dropped_all and isinstance(current, AtTimestamp)):
-            number = int(continuation)
+        last = event.records.end if event.records is not None else None
+        dropped_all = event.received > 0 and last is None
+        if event.continuation is not None and not (
+            dropped_all and isinstance(current, AtTimestamp)
+        ):
+            number = int(event.continuation)
             if (
                 number >= int(self.context.first_sequence_number)
                 and number > 0
                 and (last is None or number >= last.number)
-                and not (isinstance(current, After) and number < current.number)
+                and not (isinstance(current, (At, After)) and number < current.number)
             ):
-                return After(continuation)
-        return last or current
+                return After(event.continuation, self._seen_ms(event))
+        if last is not None:
+            return After(last.sequence_number, self._seen_ms(event))
+        if isinstance(current, After) and not event.received:
+            return After(current.sequence_number, self._seen_ms(event))
+        return current
+
+    def _seen_ms(self, event: Event) -> int:
+        """The moment up to which the shard is known, ms since the epoch. Never steps back."""
+        arrived_ms = event.records.end.seen_ms if event.records is not None else None
+        if arrived_ms is None:
+            arrived_ms = int(self._clock.wall() * 1000) - event.millis_behind
+        before = self._received.seen_ms if isinstance(self._received, After) else None
+        return max(before or 0, arrived_ms)
 
     def _abandon(self, generation: int, error: KinesisConnectorError) -> None:
         """An event could not be used: end the connection at what was accepted before it."""
-        self._count(error)
+        self.counters.count(error)
         if generation == self.machine.generation:
             if self._connection_task is not None:
                 self._connection_task.cancel()
@@ -430,23 +351,10 @@ class SubscriptionRunner:
                 self._clock,
             )
         except KinesisConnectorError as exc:
-            self._count(exc)
+            self.counters.count(exc)
             gone = isinstance(exc, StreamNotFoundError)
             denied = exc if isinstance(exc, AccessError) else None
         self.tell(EndChecked(generation, ended, gone, denied))
-
-    async def _diagnose(self, generation: int) -> None:
-        try:
-            error = await self.context.diagnose(self.context.shard_id)
-        except KinesisConnectorError as exc:
-            # A senseless answer explains nothing. An endpoint that is no Kinesis at all is told by
-            # what it answers to SubscribeToShard.
-            error = None if exc.retryable or isinstance(exc, ProtocolError) else exc
-        self.tell(Diagnosed(generation, error))
-
-    def _count(self, error: KinesisConnectorError) -> None:
-        kind = error.code or type(error).__name__
-        self.counters.errors[kind] = self.counters.errors.get(kind, 0) + 1
 
 
 class _SilenceAlarm:

@@ -129,7 +129,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             batches = self.buffer(shard_id).read(start, end)
         except KinesisConnectorError as exc:
             raise flight.FlightServerError(str(exc)) from exc
-        return flight.GeneratorStream(RECORD_SCHEMA, self._until_closing(merge_small(batches)))
+        schema = batches[0].schema if batches else RECORD_SCHEMA
+        return flight.GeneratorStream(schema, self._until_closing(merge_small(batches)))
 
     def _until_closing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -255,6 +255,18 @@ class Warn:
 Instruction = Open | Close | WakeAt | AwaitRoom | CheckEnd | Diagnose | Finish | Fail | Warn
 
 
+class Contention:
+    """Whether it was told that somebody else subscribes with a consumer. One for all its shards.
+
+    Args:
+        consumer: Its name or ARN, for messages.
+    """
+
+    def __init__(self, consumer: str) -> None:
+        self.consumer = consumer
+        self.told = False
+
+
 class Subscription:
     """The life of one shard's subscription.
 
@@ -262,6 +274,7 @@ class Subscription:
         shard: For messages, for example ``shard shardId-0 of stream orders``.
         position: Where to start.
         fail_on_data_loss: What to do when the position is no longer in the stream.
+        contention: Shared by the subscriptions of one consumer.
         rng: Source of jitter.
     """
 
@@ -271,6 +284,7 @@ class Subscription:
         position: Position,
         *,
         fail_on_data_loss: bool = True,
+        contention: Contention | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.shard = shard
@@ -290,7 +304,7 @@ class Subscription:
         self._quiet_since = 0.0
         self._contended_since: float | None = None
         self._takeovers = 0
-        self._contention_told = False
+        self._contention = contention or Contention("of this query")
         self._protocol_failures = 0
 
     def __repr__(self) -> str:
@@ -443,10 +457,14 @@ class Subscription:
         # A successful call of somebody else is younger than 5 s. Trying at the floor is all there
         # is.
         instructions = self._wait(now)
-        if telling and not self._contention_told:
-            self._contention_told = True
+        if telling and not self._contention.told:
+            self._contention.told = True
             instructions.append(
-                Warn(f"{self.shard} {what}. Does another application use the same consumerName?")
+                Warn(
+                    f"{self.shard} {what}. Does another application use the same consumerName? The "
+                    f"consumer {self._contention.consumer} serves one reader a shard: give each "
+                    "query one of its own. (Told once, for all shards.)"
+                )
             )
         return instructions
 

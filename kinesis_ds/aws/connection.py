@@ -9,10 +9,13 @@ ten times more than the decoding itself; what comes back is bytes, decoded by
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import os
 import ssl
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -23,19 +26,24 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
 
+from kinesis_ds.aws.credentials import AssumedRole, models, use_own_credentials
 from kinesis_ds.aws.faults import foreign_error, service_error, translate
-from kinesis_ds.errors import ProtocolError
+from kinesis_ds.clock import SystemClock
+from kinesis_ds.errors import ProtocolError, TransientError
 from kinesis_ds.limits import MAX_FRAME_BYTES
-from kinesis_ds.position import After, AtTimestamp, Position, TrimHorizon
+from kinesis_ds.position import After, At, AtTimestamp, Position, TrimHorizon
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from kinesis_ds.clock import Clock
     from kinesis_ds.options import AwsOptions
 
 _TARGET_PREFIX = "Kinesis_20131202"
 _CONNECT_TIMEOUT_S = 10.0
 _CALL_TIMEOUT_S = 30.0
+# No error of the service is longer.
+_MAX_ERROR_BYTES = 64 * 1024
 # aiohttp stops reading a socket at twice this, and so does a shard whose buffer is full.
 _READ_AHEAD_BYTES = 128 * 1024
 
@@ -51,22 +59,79 @@ class EventStream:
     abort: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a data call whose body is still on its way.
+
+    Attributes:
+        length: How many bytes it has, where the server says so.
+        served_ms: When it was given, by the service's clock (whole seconds), where the server says
+            so; milliseconds since the epoch.
+        chunks: Its bytes. What the reader does not take is not read.
+    """
+
+    length: int | None
+    served_ms: int | None
+    chunks: AsyncIterator[bytes]
+
+
+class _LazyClient:
+    """aiobotocore's client, made when the first call needs it.
+
+    Making one costs more than reading a small range, and who only reads ranges needs none.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+        self._made: Any = None
+        self._making = asyncio.Lock()
+
+    async def made(self) -> Any:
+        """The client itself."""
+        async with self._making:
+            if self._made is None:
+                self._made = await self._make()
+            return self._made
+
+    @property
+    def meta(self) -> Any:
+        """The client's own, or None before the first call."""
+        return None if self._made is None else self._made.meta
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        async def call(**request: Any) -> Any:
+            return await getattr(await self.made(), operation)(**request)
+
+        call.__name__ = operation
+        return call
+
+
 class Connection:
     """An open connection. Use as ``async with Connection(aws) as connection``.
 
     Belongs to one event loop. Closing it cancels nothing: end the subscriptions first.
+
+    Args:
+        aws: Where Kinesis is, and who asks.
+        max_connections: Of the client.
+        client_attempts: How often the client tries a call.
+        clock: Tells when a role's credentials expire.
 
     Attributes:
         client: aiobotocore's Kinesis client, for control calls and PutRecords.
     """
 
     def __init__(
-        self, aws: AwsOptions, *, max_connections: int = 50, client_attempts: int = 4
+        self,
+        aws: AwsOptions,
+        *,
+        max_connections: int = 50,
+        client_attempts: int = 4,
+        clock: Clock | None = None,
     ) -> None:
         self._aws = aws
+        self._clock = clock or SystemClock()
         self._session: AioSession = get_session()
-        if aws.access_key:
-            self._session.set_credentials(aws.access_key, aws.secret_key, aws.session_token)
         self._config = AioConfig(
             connect_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=_CALL_TIMEOUT_S,
@@ -77,19 +142,13 @@ class Connection:
             user_agent_extra="kinesis_ds",
         )
         self._stack = contextlib.AsyncExitStack()
-        self.client: Any = None
+        self._open = False
+        self.client: Any = _LazyClient(self._make_client)
         self._http: aiohttp.ClientSession = None  # type: ignore[assignment]
 
     async def __aenter__(self) -> Connection:
         try:
-            self.client = await self._stack.enter_async_context(
-                self._session.create_client(
-                    "kinesis",
-                    region_name=self._aws.region,
-                    endpoint_url=self._aws.endpoint,
-                    config=self._config,
-                )
-            )
+            self._choose_credentials()
             self._http = await self._stack.enter_async_context(
                 aiohttp.ClientSession(
                     # Each subscription holds a connection of its own for as long as it lives.
@@ -103,30 +162,61 @@ class Connection:
         except BaseException as exc:
             await self._stack.aclose()
             if isinstance(exc, Exception):
-                raise translate(exc, "CreateClient", self.endpoint_label) from exc
+                raise translate(exc, "Connect", self.endpoint_label) from exc
             raise
+        self._open = True
         return self
+
+    def _choose_credentials(self) -> None:
+        """Have every call ask as the options say: as whom they name, or as a role that those may
+        take on.
+        """
+        asking_sts = get_session() if self._aws.role_arn else None
+        for session in filter(None, (self._session, asking_sts)):
+            if self._aws.region:
+                session.set_config_variable("region", self._aws.region)
+            loader = models(session.get_config_variable("data_path"))
+            session.register_component("data_loader", loader)
+        use_own_credentials(asking_sts or self._session, self._aws)
+        if asking_sts is not None:
+            role = AssumedRole(self._aws, asking_sts, self._clock)
+            self._stack.push_async_callback(role.aclose)
+            self._session.register_component("credential_provider", role)
+
+    async def _make_client(self) -> Any:
+        if not self._open:
+            raise TransientError(f"The connection to {self.endpoint_label} was closed.")
+        return await self._stack.enter_async_context(
+            self._session.create_client(
+                "kinesis", endpoint_url=self._aws.endpoint, config=self._config
+            )
+        )
 
     def _trusted(self) -> ssl.SSLContext | bool:
         """The certificates to trust: those that botocore trusts for the control calls."""
         bundle = self._session.get_config_variable("ca_bundle") or os.environ.get(
             "REQUESTS_CA_BUNDLE"
         )
-        if not bundle:
-            return True
-        folder = os.path.isdir(bundle)
-        return ssl.create_default_context(
-            cafile=None if folder else bundle, capath=bundle if folder else None
-        )
+        return _trusting(bundle, os.stat(bundle).st_mtime_ns) if bundle else True
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._open = False
         await self._stack.aclose()
 
     @property
     def endpoint_label(self) -> str:
         """Where calls go, for messages."""
-        url = self.client.meta.endpoint_url if self.client is not None else self._aws.endpoint
+        meta = self.client.meta
+        url = meta.endpoint_url if meta else self._aws.endpoint
         return f"endpoint {url}" if url else "AWS"
+
+    async def _place(self) -> tuple[str, str]:
+        """Endpoint and region of data calls; without an option for the first, botocore knows it."""
+        region = self._session.get_config_variable("region")
+        if self._aws.endpoint and region:
+            return self._aws.endpoint, region
+        meta = (await self.client.made()).meta
+        return meta.endpoint_url, meta.region_name
 
     async def call(self, operation: str, body: Mapping[str, Any], target: str) -> dict[str, Any]:
         """One data call; its JSON answer with blobs still in base64.
@@ -134,21 +224,30 @@ class Connection:
         Raises:
             KinesisConnectorError: What the service or the network said.
         """
+        async with self.answer(operation, body, target) as answer:
+            read = b"".join([chunk async for chunk in answer.chunks])
+        return json_object(read, operation, target)
+
+    @contextlib.asynccontextmanager
+    async def answer(
+        self, operation: str, body: Mapping[str, Any], target: str
+    ) -> AsyncIterator[Answer]:
+        """One data call, its body to be read piece by piece. Leaving the context early closes the
+        socket.
+
+        Raises:
+            KinesisConnectorError: What the service or the network said.
+        """
+        timeout = aiohttp.ClientTimeout(total=_CALL_TIMEOUT_S, sock_connect=_CONNECT_TIMEOUT_S)
         try:
-            async with self._http.post(
-                self.client.meta.endpoint_url,
-                data=(payload := orjson.dumps(body)),
-                headers=await self._signed_headers(operation, payload),
-                timeout=aiohttp.ClientTimeout(
-                    total=_CALL_TIMEOUT_S, sock_connect=_CONNECT_TIMEOUT_S
-                ),
-            ) as response:
-                answer = await response.read()
-                if response.status != 200:
-                    raise _error_of(response, answer, operation, target)
+            async with self._post(operation, body, target, timeout=timeout) as response:
+                yield Answer(
+                    response.content_length,
+                    _served_ms(response),
+                    _bounded(response, operation, target),
+                )
         except Exception as exc:
             raise translate(exc, operation, target) from exc
-        return _json_object(answer, operation, target)
 
     @contextlib.asynccontextmanager
     async def subscribe(
@@ -159,42 +258,99 @@ class Connection:
         Raises:
             KinesisConnectorError: The call was refused, or the connection broke.
         """
-        payload = orjson.dumps(
-            {
-                "ConsumerARN": consumer_arn,
-                "ShardId": shard_id,
-                "StartingPosition": _starting(position),
-            }
-        )
+        body = {
+            "ConsumerARN": consumer_arn,
+            "ShardId": shard_id,
+            "StartingPosition": _starting(position),
+        }
         try:
-            async with self._http.post(
-                self.client.meta.endpoint_url,
-                data=payload,
-                headers=await self._signed_headers("SubscribeToShard", payload),
-            ) as response:
-                if response.status != 200:
-                    answer = await _beginning(response, 64 * 1024)
-                    raise _error_of(response, answer, "SubscribeToShard", target)
-                yield EventStream(response.content.iter_any(), response.close)
+            async with self._post("SubscribeToShard", body, target) as response:
+                yield EventStream(
+                    response.content.iter_any(), functools.partial(_break_off, response)
+                )
         except Exception as exc:
             raise translate(exc, "SubscribeToShard", target) from exc
 
-    async def _signed_headers(self, operation: str, payload: bytes) -> dict[str, str]:
+    @contextlib.asynccontextmanager
+    async def _post(
+        self, operation: str, body: Mapping[str, Any], target: str, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A signed call that was answered well. What is not read of the answer is given up."""
+        payload = orjson.dumps(body)
+        endpoint, region = await self._place()
+        headers = await self._signed_headers(operation, payload, endpoint, region)
+        async with self._http.post(endpoint, data=payload, headers=headers, **options) as response:
+            try:
+                if response.status != 200:
+                    said = await _beginning(response, _MAX_ERROR_BYTES)
+                    raise _error_of(response, said, operation, target)
+                yield response
+            finally:
+                _break_off(response)
+
+    async def _signed_headers(
+        self, operation: str, payload: bytes, endpoint: str, region: str
+    ) -> dict[str, str]:
         credentials = await self._session.get_credentials()
         if credentials is None:
             raise NoCredentialsError
         frozen = await credentials.get_frozen_credentials()
         request = AWSRequest(
             "POST",
-            self.client.meta.endpoint_url,
+            endpoint,
             data=payload,
             headers={
                 "Content-Type": "application/x-amz-json-1.1",
                 "X-Amz-Target": f"{_TARGET_PREFIX}.{operation}",
             },
         )
-        SigV4Auth(frozen, "kinesis", self.client.meta.region_name).add_auth(request)
+        SigV4Auth(frozen, "kinesis", region).add_auth(request)
         return dict(request.headers.items())
+
+
+@functools.lru_cache(maxsize=4)
+def _trusting(bundle: str, modified: int) -> ssl.SSLContext:
+    """What trusts a file of certificates, or a folder of them. Reading them takes 20 ms.
+
+    Args:
+        bundle: The file or folder.
+        modified: When it was changed last: another time makes another context.
+    """
+    del modified
+    folder = os.path.isdir(bundle)
+    return ssl.create_default_context(
+        cafile=None if folder else bundle, capath=bundle if folder else None
+    )
+
+
+def _break_off(response: aiohttp.ClientResponse) -> None:
+    """Give up a connection whose answer was not read to its end.
+
+    Closing it would say goodbye in TLS and wait for the same from a peer that may still be sending,
+    up to 30 s, in which the socket stays open: longer than the event loop may live.
+    """
+    connection = response.connection
+    if connection is None:
+        return  # read to its end, and given back
+    transport = connection.transport
+    response.close()
+    if transport is not None:
+        transport.abort()
+
+
+async def _bounded(
+    response: aiohttp.ClientResponse, operation: str, target: str
+) -> AsyncIterator[bytes]:
+    """A body as it comes, up to what an answer may be long."""
+    left = MAX_FRAME_BYTES
+    async for piece in response.content.iter_any():
+        left -= len(piece)
+        if left < 0:
+            raise ProtocolError(
+                f"{operation} for {target} answered more than {MAX_FRAME_BYTES} bytes.",
+                "Is the endpoint a Kinesis endpoint?",
+            )
+        yield piece
 
 
 def shard_iterator_request(position: Position) -> dict[str, Any]:
@@ -209,6 +365,8 @@ def shard_iterator_request(position: Position) -> dict[str, Any]:
 
 
 def _starting(position: Position) -> dict[str, Any]:
+    if isinstance(position, At):
+        return {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": position.sequence_number}
     if isinstance(position, After):
         return {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position.sequence_number}
     if isinstance(position, AtTimestamp):
@@ -216,6 +374,13 @@ def _starting(position: Position) -> dict[str, Any]:
     if isinstance(position, TrimHorizon):
         return {"Type": "TRIM_HORIZON"}
     raise ValueError(f"nothing can be read at {position}")
+
+
+def _served_ms(response: aiohttp.ClientResponse) -> int | None:
+    try:
+        return int(parsedate_to_datetime(response.headers["Date"]).timestamp() * 1000)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 async def _beginning(response: aiohttp.ClientResponse, at_most: int) -> bytes:
@@ -248,9 +413,12 @@ def _text(parsed: dict[str, Any], member: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
-    if len(answer) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"{operation} for {target} answered {len(answer)} bytes.")
+def json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
+    """The object that an answer is.
+
+    Raises:
+        ProtocolError: It is none.
+    """
     try:
         parsed = orjson.loads(answer)
     except orjson.JSONDecodeError as exc:

@@ -15,11 +15,20 @@ import aiohttp
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConfigNotFound,
+    ConfigParseError,
+    CredentialRetrievalError,
     HTTPClientError,
+    InvalidConfigError,
+    MetadataRetrievalError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    RefreshWithMFAUnsupportedError,
+    SSOError,
+    TokenRetrievalError,
+    UnknownCredentialError,
 )
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
@@ -42,8 +51,6 @@ _ACCESS = frozenset(
     {
         "AccessDenied",
         "AccessDeniedException",
-        "ExpiredToken",
-        "ExpiredTokenException",
         "IncompleteSignature",
         "InvalidClientTokenId",
         "InvalidSignatureException",
@@ -81,9 +88,43 @@ _TRANSIENT = frozenset(
     }
 )
 
-# Refused signatures are explained by quoting the request's headers.
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException"})
+
+# Calls that credentials come from. botocore makes them on the way to another call.
+_FOR_CREDENTIALS = frozenset(
+    {
+        "AssumeRole",
+        "AssumeRoleWithSAML",
+        "AssumeRoleWithWebIdentity",
+        "CreateOAuth2Token",
+        "CreateToken",
+        "GetRoleCredentials",
+    }
+)
+_NO_CREDENTIALS = (
+    ConfigNotFound,
+    ConfigParseError,
+    CredentialRetrievalError,
+    InvalidConfigError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    RefreshWithMFAUnsupportedError,
+    SSOError,
+    TokenRetrievalError,
+    UnknownCredentialError,
+)
+# Providers that ask a server beside the machine, which may be out of breath.
+_ASK_A_SERVER = frozenset({"container-role", "iam-role"})
+_GAVE_EXPIRED = "refreshed credentials are still expired"
+
+# Refused signatures are explained by quoting the request's headers, and a program that gives
+# credentials may print them among its errors.
 _CREDENTIALS = re.compile(
-    r"((?:credential|signature|security-token)[=:]\s*)[^\s,'\"&]+", re.IGNORECASE
+    r"((?:credential|signature|security-token|secret[_-]?access[_-]?key|session[_-]?token"
+    r"|access[_-]?key[_-]?id|external[_-]?id)[\"']?\s*[=:]\s*[\"']?)[^\s,'\"&<]+",
+    re.IGNORECASE,
 )
 
 
@@ -104,12 +145,31 @@ def service_error(
         message: The service's own words.
         status: HTTP status; 5xx counts as transient whatever the code says.
     """
-    message = _CREDENTIALS.sub(r"\1(hidden)", message)
+    message = hidden(message)
     said = f"{operation} for {target} answered {code}" + (f": {message}" if message else "")
     if not said.endswith("."):
         said += "."
     error: KinesisConnectorError
-    if code.startswith("KMS") and code in _ACCESS:
+    if code in _EXPIRED:
+        error = AccessError(
+            said,
+            "The session token has expired, and with it the keys that it came with. Credentials "
+            "of a role (roleArn) are renewed, and so are those of web identity, container and "
+            "instance; a credentials file is read again when it changes.",
+        )
+    elif (
+        operation in _FOR_CREDENTIALS
+        and code not in _THROTTLED | _TRANSIENT
+        and (status < 500 or code in _ACCESS)
+    ):
+        error = AccessError(
+            said,
+            f"Check the credentials that ask, that they may call sts:{operation} on the role, and "
+            "that the role's trust policy lets them."
+            if operation.startswith("AssumeRole")
+            else "Check the profile, and sign in again.",
+        )
+    elif code.startswith("KMS") and code in _ACCESS:
         error = AccessError(
             said, "Check the stream's KMS key: its state, and kms:Decrypt and kms:GenerateDataKey."
         )
@@ -137,12 +197,18 @@ def service_error(
     return error
 
 
+def hidden(text: str) -> str:
+    """A text of others, without the credentials in it."""
+    return _CREDENTIALS.sub(r"\1(hidden)", text)
+
+
 def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorError:
     """The error for an answer that is none of Kinesis: a proxy's, a load balancer's.
 
     What such a machine cannot do now it may do later, but for a request that is too large for it.
     """
-    said = f"{operation} for {target} answered HTTP {status} without a Kinesis error."
+    service = "an STS" if operation in _FOR_CREDENTIALS else "a Kinesis"
+    said = f"{operation} for {target} answered HTTP {status} without {service} error."
     error: KinesisConnectorError
     if status in (413, 414):
         error = InvalidRequestError(
@@ -155,11 +221,11 @@ def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorE
     elif status < 300:
         error = ProtocolError(
             f"{operation} for {target} answered HTTP {status} with something that is not an answer "
-            "of Kinesis.",
-            "Is the endpoint a Kinesis endpoint?",
+            f"of {service.split()[1]}.",
+            f"Is the endpoint {service} endpoint?",
         )
     else:
-        error = TransientError(said, "Is the endpoint a Kinesis endpoint?")
+        error = TransientError(said, f"Is the endpoint {service} endpoint?")
     error.code = f"HTTP {status}"
     return error
 
@@ -171,27 +237,29 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
     """
     if isinstance(exc, KinesisConnectorError):
         return exc
+    if isinstance(exc, (ClientError, BotoCoreError)):
+        # Ours is raised from it, and whoever prints ours prints it, too.
+        exc.args = tuple(hidden(arg) if isinstance(arg, str) else arg for arg in exc.args)
     if isinstance(exc, ClientError):
+        if exc.operation_name in _FOR_CREDENTIALS and exc.operation_name != operation:
+            operation, target = exc.operation_name, f"the AWS credential chain ({operation})"
         error = exc.response.get("Error", {})
         # Errors inside an event stream carry no ResponseMetadata.
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-        code = error.get("Code", "Unknown")
+        code = error.get("Code") or "Unknown"
         if code == str(status):  # botocore's word for an answer that has no code
             return foreign_error(operation, target, status)
-        return service_error(operation, target, code, error.get("Message", ""), status)
+        return service_error(operation, target, code, error.get("Message") or "", status)
     status = _status_of_unreadable(exc)
     if status is not None:
         return foreign_error(operation, target, status)
-    if isinstance(exc, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
-        return AccessError(
-            f"No usable AWS credentials for {operation} on {target}: {exc}.",
-            "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a "
-            "profile, or a role.",
-        )
+    if isinstance(exc, _NO_CREDENTIALS) or _GAVE_EXPIRED in str(exc):
+        return _no_credentials(exc, operation, target)
     if isinstance(exc, NoRegionError):
         return OptionError(
             f"No AWS region is known for {target}.", "Set the option region, or AWS_DEFAULT_REGION."
         )
+    said = str(exc).rstrip(".")
     if isinstance(exc, (ssl.SSLError, aiohttp.ClientSSLError)):
         return TransientError(
             f"{operation} for {target}: the TLS connection failed ({exc}).",
@@ -209,13 +277,27 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         ),
     ):
         return TransientError(
-            f"{operation} for {target}: {type(exc).__name__}{f': {exc}' if str(exc) else ''}.",
+            f"{operation} for {target}: {type(exc).__name__}{f': {said}' if said else ''}.",
             "Is the endpoint right, and reachable from here?",
         )
     if isinstance(exc, BotoCoreError):
         return InvalidRequestError(f"{operation} for {target}: {exc}.")
     return InternalError(
         f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this."
+    )
+
+
+def _no_credentials(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
+    said = f"No usable AWS credentials for {operation} on {target}: {hidden(str(exc)).rstrip('.')}."
+    if _GAVE_EXPIRED in str(exc):
+        return AccessError(said, "Is this machine's clock right?")
+    asked = getattr(exc, "kwargs", {}).get("provider") in _ASK_A_SERVER
+    if isinstance(exc, MetadataRetrievalError) or asked:
+        return TransientError(said, "The connector tries again.")
+    return AccessError(
+        said,
+        "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a "
+        "profile, or a role.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds.aws.faults import translate
 from kinesis_ds.errors import (
     ConsumerError,
+    InvalidRequestError,
     KinesisConnectorError,
     ProtocolError,
     ResourceInUseError,
@@ -20,7 +22,12 @@ from kinesis_ds.errors import (
     TransientError,
     shown,
 )
-from kinesis_ds.limits import KIB, RECORD_MAX_BYTES_DEFAULT
+from kinesis_ds.limits import (
+    CONSUMERS_PER_STREAM,
+    KIB,
+    RECORD_MAX_BYTES_DEFAULT,
+    RETENTION_HOURS_DEFAULT,
+)
 from kinesis_ds.options import StreamId
 from kinesis_ds.shards import Shard
 
@@ -32,8 +39,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# DescribeStreamConsumer allows 20 calls a second per stream, RegisterStreamConsumer 5 per account.
+# DescribeStreamConsumer allows 20 calls a second per stream, RegisterStreamConsumer 5 per account:
+# whoever was told that it is too many looks again more and more rarely, and not all at once.
 _CONSUMER_POLL_S = 0.5
+_CONSUMER_POLL_CAP_S = 4.0
+# A token that is too old for the next page comes from a slow answer. So many in a row do not.
+_LISTINGS_BEGUN_AGAIN = 5
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class StreamInfo:
     Attributes:
         server_time: The service's clock at the answer, seconds since the epoch, or None.
         max_record_bytes: Largest record the stream takes, partition key included.
+        retention_hours: How long it keeps records.
     """
 
     name: str
@@ -51,6 +63,7 @@ class StreamInfo:
     status: str
     server_time: float | None
     max_record_bytes: int = RECORD_MAX_BYTES_DEFAULT
+    retention_hours: int = RETENTION_HOURS_DEFAULT
 
 
 async def describe_stream(connection: Connection, stream: StreamId) -> StreamInfo:
@@ -79,16 +92,38 @@ async def describe_stream(connection: Connection, stream: StreamId) -> StreamInf
             server_time=_server_time(answer),
             # Servers (and SDKs) from before UpdateMaxRecordSize do not say.
             max_record_bytes=summary.get("MaxRecordSizeInKiB", 0) * KIB or RECORD_MAX_BYTES_DEFAULT,
+            retention_hours=int(summary.get("RetentionPeriodHours") or RETENTION_HOURS_DEFAULT),
         )
     if info.status == "DELETING":
         raise StreamNotFoundError(f"The stream {stream.label} is being deleted.")
     return info
 
 
-async def list_shards(connection: Connection, stream: StreamId) -> dict[str, Shard]:
-    """All shards of a stream, open and closed, over all pages."""
+async def list_shards(
+    connection: Connection, stream: StreamId, after: str | None = None
+) -> dict[str, Shard]:
+    """The shards of a stream, open and closed, over all pages.
+
+    Args:
+        after: Only those whose ids come after this one; by default all.
+    """
+    expired = 0
+    while True:
+        try:
+            return await _all_pages(connection, stream, after)
+        except InvalidRequestError as exc:
+            expired += 1
+            if exc.code != "ExpiredNextTokenException" or expired > _LISTINGS_BEGUN_AGAIN:
+                raise
+
+
+async def _all_pages(
+    connection: Connection, stream: StreamId, after: str | None
+) -> dict[str, Shard]:
     shards: dict[str, Shard] = {}
     request: dict[str, Any] = stream.request()
+    if after is not None:
+        request["ExclusiveStartShardId"] = after
     while True:
         answer = await _control(connection.client.list_shards, stream, **request)
         with _reading("ListShards", stream):
@@ -112,13 +147,15 @@ async def ensure_consumer(
     Raises:
         ConsumerError: Not ACTIVE before the time-out.
     """
-    deadline = clock.monotonic() + timeout_s
-    state = "unknown"
+    patience = _Patience(timeout_s, clock)
+    refused = told = False
     while True:
         try:
-            described = await _consumer(connection, info, consumer)
+            refused = False
+            described = await _consumer(connection, info, ConsumerName=consumer)
             if described is None:
-                state = "not registered"
+                patience.state = "not registered"
+                refused = True
                 await _control(
                     connection.client.register_stream_consumer,
                     StreamId(arn=info.arn),
@@ -127,63 +164,213 @@ async def ensure_consumer(
                 )
                 logger.info("consumer registered stream=%s consumer=%s", info.name, consumer)
                 continue
-            state = described["ConsumerStatus"]
-            if state == "ACTIVE":
-                return described["ConsumerARN"]
+            patience.state = described.status
+            if described.status == "ACTIVE":
+                return described.arn
         except (ThrottledError, TransientError, ResourceInUseError) as exc:
-            state = str(exc)
-        if clock.monotonic() >= deadline:
+            patience.held_up(exc)
+            refused = refused and isinstance(exc, ThrottledError)
+        if refused and not told:
+            told = True
+            if crowd := await _crowd(connection, info):
+                logger.warning("the consumer %s cannot be registered yet.%s", consumer, crowd)
+        if patience.over:
+            crowd = await _crowd(connection, info) if refused else ""
             raise ConsumerError(
                 f"The consumer {consumer} of stream {info.name} was not ACTIVE within "
-                f"{timeout_s:g}s "
-                f"(last seen: {state}).",
-                "Look at the stream's consumers (at most 20 a stream), remove unused ones, or "
-                "raise "
+                f"{timeout_s:g}s (last seen: {patience.state}).{crowd}",
+                f"Look at the stream's consumers (at most {CONSUMERS_PER_STREAM} a stream), remove "
+                "unused ones, or raise registerConsumerTimeoutInterval.",
+            )
+        await patience.wait()
+
+
+async def registered_consumer(
+    connection: Connection, info: StreamInfo, given: str, timeout_s: float, clock: Clock
+) -> str:
+    """The ARN of a consumer that somebody else has registered, once it is ACTIVE.
+
+    Args:
+        given: Its name or its ARN. By ARN it is found in another account, too.
+
+    Raises:
+        ConsumerError: It is not there, belongs to another stream, is being deleted, or is not
+            ACTIVE before the time-out. It is never registered here, and never deregistered.
+    """
+    by_arn = given.startswith("arn:")
+    if by_arn:
+        _check_owner(given, given.rpartition("/consumer/")[0], info)
+    member = {"ConsumerARN" if by_arn else "ConsumerName": given}
+    patience = _Patience(timeout_s, clock)
+    while True:
+        try:
+            described = await _consumer(connection, info, **member)
+            if described is None:
+                raise await _missing(connection, info, given)
+            _check_owner(given, described.stream_arn, info)
+            patience.state = described.status
+            if described.status == "ACTIVE":
+                return described.arn
+            if described.status == "DELETING":
+                raise ConsumerError(
+                    f"The consumer {given} of stream {info.name} is being deleted.",
+                    "Register it again when it is gone, or leave registeredConsumerId out and the "
+                    "query registers one of its own.",
+                )
+        except (ThrottledError, TransientError, ResourceInUseError) as exc:
+            patience.held_up(exc)
+        if patience.over:
+            raise ConsumerError(
+                f"The consumer {given} of stream {info.name} was not ACTIVE within {timeout_s:g}s "
+                f"(last seen: {patience.state}).",
+                "Look at its state with DescribeStreamConsumer, or raise "
                 "registerConsumerTimeoutInterval.",
             )
-        await asyncio.sleep(_CONSUMER_POLL_S)
+        await patience.wait()
 
 
-async def active_consumer(connection: Connection, info: StreamInfo, consumer: str) -> str | None:
-    """The ARN of the consumer, if it exists and serves subscriptions.
+async def serving_consumer(connection: Connection, info: StreamInfo, arn: str) -> bool:
+    """Whether the consumer with this ARN is there and serves subscriptions.
 
-    The ARN tells a consumer from an earlier one of the same name.
+    One of the same name that was registered since has another ARN: this one stays gone.
     """
-    described = await _consumer(connection, info, consumer)
-    if described is None or described["ConsumerStatus"] != "ACTIVE":
-        return None
-    return described["ConsumerARN"]
+    described = await _consumer(connection, info, ConsumerARN=arn)
+    return described is not None and described.arn == arn and described.status == "ACTIVE"
 
 
 async def deregister_consumer(connection: Connection, info: StreamInfo, consumer: str) -> None:
-    """Remove the consumer; one that is gone already is fine."""
-    try:
-        await _control(
-            connection.client.deregister_stream_consumer,
-            StreamId(arn=info.arn),
-            StreamARN=info.arn,
-            ConsumerName=consumer,
-        )
-    except StreamNotFoundError:
-        return
+    """Remove the consumer; one that is gone already is fine.
+
+    A call that is throttled or not answered is made again, for as long as the caller waits.
+    """
+    while True:
+        try:
+            await _control(
+                connection.client.deregister_stream_consumer,
+                StreamId(arn=info.arn),
+                StreamARN=info.arn,
+                ConsumerName=consumer,
+            )
+            break
+        except StreamNotFoundError:
+            return
+        except (ThrottledError, TransientError, ResourceInUseError) as exc:
+            logger.debug("the consumer %s is not deregistered yet: %s", consumer, exc)
+            await asyncio.sleep(_CONSUMER_POLL_S)
     logger.info("consumer deregistered stream=%s consumer=%s", info.name, consumer)
 
 
-async def _consumer(
-    connection: Connection, info: StreamInfo, consumer: str
-) -> dict[str, str] | None:
+class _Patience:
+    """How long a consumer is waited for, and what was last heard of it."""
+
+    def __init__(self, timeout_s: float, clock: Clock) -> None:
+        self.state = "unknown"
+        self._deadline = clock.monotonic() + timeout_s
+        self._clock = clock
+        self._pause_s = _CONSUMER_POLL_S
+
+    @property
+    def over(self) -> bool:
+        return self._clock.monotonic() >= self._deadline
+
+    def held_up(self, error: KinesisConnectorError) -> None:
+        self.state = str(error)
+        if isinstance(error, ThrottledError):
+            self._pause_s = min(_CONSUMER_POLL_CAP_S, self._pause_s * 2)
+
+    async def wait(self) -> None:
+        jitter = random.uniform(0.5, 1.0) if self._pause_s > _CONSUMER_POLL_S else 1.0
+        left = max(0.0, self._deadline - self._clock.monotonic())
+        await asyncio.sleep(min(self._pause_s * jitter, left))
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A consumer as DescribeStreamConsumer tells it."""
+
+    status: str
+    arn: str
+    stream_arn: str
+
+
+async def _consumer(connection: Connection, info: StreamInfo, **member: str) -> _Described | None:
+    """A consumer by ``ConsumerName`` or ``ConsumerARN``; None where there is none.
+
+    Across accounts AWS finds it by its ARN only.
+    """
+    if "ConsumerName" in member:
+        member["StreamARN"] = info.arn
+    stream = StreamId(arn=info.arn)
     try:
-        answer = await _control(
-            connection.client.describe_stream_consumer,
-            StreamId(arn=info.arn),
-            StreamARN=info.arn,
-            ConsumerName=consumer,
-        )
+        answer = await _control(connection.client.describe_stream_consumer, stream, **member)
     except StreamNotFoundError:
         return None
-    with _reading("DescribeStreamConsumer", StreamId(arn=info.arn)):
+    with _reading("DescribeStreamConsumer", stream):
         described = answer["ConsumerDescription"]
-        return {member: str(described[member]) for member in ("ConsumerStatus", "ConsumerARN")}
+        return _Described(
+            str(described["ConsumerStatus"]),
+            str(described["ConsumerARN"]),
+            str(described.get("StreamARN") or info.arn),
+        )
+
+
+def _check_owner(given: str, stream_arn: str, info: StreamInfo) -> None:
+    if stream_arn != info.arn:
+        owner = f"belongs to {stream_arn}" if stream_arn else "is not the ARN of a consumer"
+        raise ConsumerError(
+            f"The consumer {given} {owner}, and the query reads {info.arn}.",
+            "Give the consumer of this stream as registeredConsumerId, one a stream and in the "
+            "order of the streams.",
+        )
+
+
+async def _missing(connection: Connection, info: StreamInfo, given: str) -> ConsumerError:
+    """The error for a consumer that is not registered, and what may have become of it."""
+    name = consumer_name(given)
+    also = ""
+    if name != given:
+        with contextlib.suppress(KinesisConnectorError):
+            namesake = await _consumer(connection, info, ConsumerName=name)
+            if namesake is not None:
+                also = f" One of its name was registered since: {namesake.arn}."
+    return ConsumerError(
+        f"The consumer {given} is not registered with stream {info.name}.{also}",
+        f"Register it (aws kinesis register-stream-consumer --stream-arn {info.arn} "
+        f"--consumer-name {name}), or give consumerName instead of registeredConsumerId: then the "
+        "query registers it.",
+    )
+
+
+def consumer_name(given: str) -> str:
+    """The name in a consumer's ARN, which ends with the time of its registration; else itself."""
+    _, inside, name = given.rpartition("/consumer/")
+    return name.rpartition(":")[0] or name if inside else given
+
+
+async def _crowd(connection: Connection, info: StreamInfo) -> str:
+    """A sentence on which consumers a stream has, where they are as many as it may have.
+
+    A stream with fewer is held up by the account's other registrations, and that passes.
+    """
+    stream = StreamId(arn=info.arn)
+    names: list[str] = []
+    request: dict[str, Any] = {"StreamARN": info.arn}
+    try:
+        while True:
+            answer = await _control(connection.client.list_stream_consumers, stream, **request)
+            with _reading("ListStreamConsumers", stream):
+                names += [str(c["ConsumerName"]) for c in answer["Consumers"]]
+            token = answer.get("NextToken")
+            if not token:
+                break
+            request = {"StreamARN": info.arn, "NextToken": token}
+    except KinesisConnectorError as exc:
+        # The permission to list is not needed for anything else.
+        logger.debug("the consumers of stream %s could not be listed: %s", info.name, exc)
+        return ""
+    if len(names) < CONSUMERS_PER_STREAM:
+        return ""
+    return f" Stream {info.name} has {len(names)} consumers: {', '.join(sorted(names))}."
 
 
 async def _control(method: Callable[..., Awaitable[Any]], stream: StreamId, **request: Any) -> Any:

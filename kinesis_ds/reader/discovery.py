@@ -4,44 +4,96 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from kinesis_ds.aws.streams import StreamInfo, active_consumer, describe_stream, list_shards
+from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards, serving_consumer
+from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import (
     ConsumerError,
     DataLossError,
     InternalError,
     KinesisConnectorError,
-    OffsetError,
     ProtocolError,
+    StreamNotFoundError,
+    StreamRecreatedError,
 )
 from kinesis_ds.options import StreamId
 from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
-from kinesis_ds.shards import ShardMap, startable, vanished
+from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
+from kinesis_ds.shards import Shard, ShardMap, closing_parents, held_back, vanished, with_news
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from kinesis_ds.agent.agent import ShardAgent
     from kinesis_ds.aws.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 # Looks caused by events (a shard broke or ended) are at least this far apart.
 _MIN_INTERVAL_S = 1.0
+# A look that failed is repeated after this long, or after the interval if that is shorter.
+_RETRY_S = 10.0
+# Every so many intervals all shards are listed. Where they are so few, whenever something happened.
+_EVERYTHING_AFTER = 60
+_CHEAP_LISTING = 100
 # A proxy may answer senselessly for a moment; in a row, so many mean that this is no Kinesis.
 _GIVE_UP_PROTOCOL_AFTER = 5
+# Shards whose oldest record is looked at, at the same time.
+_CHECKS_AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class _Diagnosis:
+    """What was found about stream and consumer.
+
+    Attributes:
+        began: By the loop's clock.
+        error: Why nothing can be read.
+        failed: Why it could not be found out.
+    """
+
+    began: float
+    error: KinesisConnectorError | None = None
+    failed: KinesisConnectorError | None = None
+
+
+class Reads(Protocol):
+    """What reads the shards. On the network loop."""
+
+    def assign(self, shard: Shard, position: Position) -> None:
+        """Start reading a shard behind ``position``."""
+
+    def mark_closed(self, shard_id: str) -> None:
+        """ListShards shows the shard closed."""
+
+    def available(self) -> Mapping[str, Position]:
+        """Up to where each assigned shard was read."""
 
 
 class Discovery:
     """Lists the shards now and then, and whenever something about them changed.
 
+    A look asks for the shards behind the last one that is known: at rest one call with an empty
+    answer, however many shards there are, and nothing to do. A new shard names its parents, and so
+    closes them. Now and then all are listed: for the shards that the stream has forgotten, and
+    because nobody promises that ids ascend.
+
     Everything runs on the network loop; ``listed`` and ``failure`` may be read from other threads.
 
     Args:
-        consumer, consumer_arn: What the shards are read with.
+        consumer: What the shards are read with, as its user knows it: a name, or an ARN.
+        consumer_arn: The same, as Kinesis knows it; empty where no consumer is used.
+        listed: All shards of the stream.
         positions: Where each shard of the checkpoint stands. Shards found later start at the oldest
             record, after all their parents.
+        parents_first: False begins children beside their parents.
+        consumer_refresh_s: How often it is looked whether the consumer is still there: while
+            every subscription is open and quiet, nothing else tells.
+        own_consumer: Whether the query registers its consumer.
+        resumed: Whether ``positions`` come from a checkpoint: then records may have expired since.
+        clock: Tells their age.
     """
 
     def __init__(
@@ -54,31 +106,80 @@ class Discovery:
         interval_s: float,
         *,
         fail_on_data_loss: bool,
+        parents_first: bool = True,
+        consumer_refresh_s: float = 300.0,
+        own_consumer: bool = True,
+        resumed: bool = False,
+        clock: Clock | None = None,
     ) -> None:
-        self.listed = listed
         self.failure: KinesisConnectorError | None = None
         self._info = info
+        self._stream = StreamId(arn=info.arn)
         self._consumer = consumer
         self._consumer_arn = consumer_arn
+        self._own_consumer = own_consumer
         self._interval_s = interval_s
         self._fail_on_data_loss = fail_on_data_loss
+        self._parents_first = parents_first
+        self._consumer_refresh_s = consumer_refresh_s
+        self._resumed = resumed
+        self._clock = clock or SystemClock()
         self._positions = dict(positions)
-        self._tombstones = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
+        self._drained = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
+        # Given to the agent, or about to be; and those of them that it knows to be closed.
+        self._begun: set[str] = set()
+        self._told_closed: set[str] = set()
+        # Not begun, each with the parents that hold it back.
+        self._waiting: dict[str, set[str]] = {}
+        self._listed: ShardMap = {}
+        self._last_id: str | None = None
+        self._news = True
+        self.learn(listed, everything=True)
+        self._checks: set[asyncio.Task[None]] = set()
+        self._checking = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._poke = asyncio.Event()
+        self._diagnosing = asyncio.Lock()
+        self._diagnosis: _Diagnosis | None = None
+
+    @property
+    def listed(self) -> ShardMap:
+        """The shards of the stream, as far as is known."""
+        return self._listed
 
     def poke(self) -> None:
         """Look soon: a shard broke or ended. On the network loop."""
         self._poke.set()
 
-    async def run(self, connection: Connection, agent: ShardAgent) -> None:
+    async def run(self, connection: Connection, agent: Reads) -> None:
         """Assign what can be read, then keep looking until cancelled or failed."""
-        stream = StreamId(arn=self._info.arn)
+        try:
+            await self._run(connection, agent)
+        finally:
+            for check in self._checks:
+                check.cancel()
+
+    async def _run(self, connection: Connection, agent: Reads) -> None:
+        now = asyncio.get_running_loop().time
+        look_due = now() + self._interval_s
+        everything_due = now() + self._interval_s * _EVERYTHING_AFTER
+        consumer_due = now() + self._consumer_refresh_s if self._consumer_arn else math.inf
         senseless = 0
-        while True:
+        while self.failure is None:
             try:
-                self._reconcile(agent)
-                await self._pause()
-                self.listed = await list_shards(connection, stream)
+                self.reconcile(connection, agent)
+                poked = await self._pause(min(look_due, consumer_due) - now())
+                if poked or now() >= look_due:
+                    look_due = now() + min(self._interval_s, _RETRY_S)
+                    few = len(self._listed) < _CHEAP_LISTING
+                    everything = now() >= everything_due or (poked and few)
+                    await self._look(connection, everything=everything)
+                    look_due = now() + self._interval_s
+                    if everything:
+                        everything_due = now() + self._interval_s * _EVERYTHING_AFTER
+                if now() >= consumer_due:
+                    consumer_due = now() + min(self._consumer_refresh_s, _RETRY_S)
+                    await self._check_consumer(connection)
+                    consumer_due = now() + self._consumer_refresh_s
                 senseless = 0
             except KinesisConnectorError as exc:
                 senseless += isinstance(exc, ProtocolError)
@@ -86,9 +187,7 @@ class Discovery:
                 if not exc.retryable and not passes:
                     self.failure = exc
                     return
-                logger.warning(
-                    "shards could not be listed stream=%s error=%s", self._info.name, exc
-                )
+                logger.warning("discovery was held up stream=%s error=%s", self._info.name, exc)
             except Exception as exc:  # without discovery, children would wait for ever
                 self.failure = InternalError(
                     f"Discovery of stream {self._info.name}: {type(exc).__name__}: {exc}.",
@@ -97,79 +196,199 @@ class Discovery:
                 raise
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
-        """Why a shard cannot be subscribed: consumer, stream or shard is gone. None when all are
-        there.
+        """Why a shard cannot be read: consumer, stream or shard is gone; None: all are there.
+
+        Shards often ask together, since what one of them meets is met by all. Whoever asked before
+        a diagnosis began shares its outcome, so that there is one a second at most.
         """
-        info = self._info
-        now = await describe_stream(connection, StreamId(arn=info.arn))
-        if now.created_ms != info.created_ms:
-            return recreated(info.name)
-        # One of the same name that was registered since has another ARN: this one stays gone.
-        if await active_consumer(connection, info, self._consumer) != self._consumer_arn:
-            return ConsumerError(
-                f"The consumer {self._consumer} of stream {info.name} was deregistered while the "
-                "query was reading.",
-                "Restart the query: it registers the consumer again and goes on from its "
-                "checkpoint.",
-            )
-        self.listed = await list_shards(connection, StreamId(arn=info.arn))
-        return self._gone(shard_id) if shard_id not in self.listed else None
+        now = asyncio.get_running_loop().time
+        asked = now()
+        async with self._diagnosing:
+            if self._diagnosis is None or self._diagnosis.began < asked:
+                if self._diagnosis is not None:
+                    pause = self._diagnosis.began + _MIN_INTERVAL_S - now()
+                    await asyncio.sleep(max(0.0, pause))
+                self._diagnosis = await self._diagnose(connection, now())
+            diagnosis = self._diagnosis
+        if diagnosis.failed is not None:
+            raise diagnosis.failed
+        if diagnosis.error is not None:
+            return diagnosis.error
+        return self._gone(shard_id) if shard_id not in self._listed else None
 
-    def lost(self, shard_id: str, start: Position) -> bool:
-        """Whether the stream has forgotten a shard that is still to be read from ``start``.
+    async def _diagnose(self, connection: Connection, began: float) -> _Diagnosis:
+        try:
+            info = await describe_stream(connection, self._stream)
+            if info.created_ms != self._info.created_ms:
+                return _Diagnosis(began, recreated(self._info.name))
+            await self._check_consumer(connection)
+            await self._look(connection, everything=True)
+        except ConsumerError as exc:
+            return _Diagnosis(began, exc)
+        except KinesisConnectorError as exc:
+            return _Diagnosis(began, failed=exc)
+        return _Diagnosis(began)
 
-        Raises:
-            DataLossError: It has, and the query is to fail then.
-        """
-        if shard_id in self.listed:
-            return False
-        self._tell_loss(self._gone(shard_id, start))
-        return True
+    # --- looking --------------------------------------------------------------------------------
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> bool:
+        """Wait, but a second at least; True when something happened meanwhile."""
         await asyncio.sleep(_MIN_INTERVAL_S)
         try:
-            await asyncio.wait_for(self._poke.wait(), max(0.0, self._interval_s - _MIN_INTERVAL_S))
+            await asyncio.wait_for(self._poke.wait(), max(0.0, seconds - _MIN_INTERVAL_S))
         except asyncio.TimeoutError:
-            return
+            return False
         finally:
             self._poke.clear()
+        return True
 
-    def _reconcile(self, agent: ShardAgent) -> None:
-        available = agent.available()
-        drained = self._tombstones | {s for s, p in available.items() if isinstance(p, ShardEnd)}
-        # A shard that is being read tells by itself: by its end, or by what its subscription is
-        # told.
-        for shard_id in vanished(self.listed, self._positions.keys() - available.keys(), drained):
-            self._on_vanished(shard_id)
-        for shard_id in available:
-            if shard_id in self.listed and self.listed[shard_id].closed:
+    async def _look(self, connection: Connection, *, everything: bool) -> None:
+        after = None if everything else self._last_id
+        found = await list_shards(connection, self._stream, after)
+        self.learn(found, everything=after is None)
+
+    async def _check_consumer(self, connection: Connection) -> None:
+        if not self._consumer_arn:
+            return
+        if await serving_consumer(connection, self._info, self._consumer_arn):
+            return
+        again = (
+            "Restart the query: it registers the consumer again and goes on from its checkpoint."
+            if self._own_consumer
+            else "Register it again and restart the query: it goes on from its checkpoint."
+        )
+        raise ConsumerError(
+            f"The consumer {self._consumer} of stream {self._info.name} was deregistered while the "
+            "query was reading.",
+            again,
+        )
+
+    # --- what follows from it -------------------------------------------------------------------
+
+    def learn(self, found: ShardMap, *, everything: bool) -> None:
+        """Take in a listing, of all shards or of some."""
+        listed = closing_parents(found) if everything else with_news(self._listed, found)
+        if listed is self._listed or listed == self._listed:
+            return
+        self._listed = listed
+        self._last_id = max(listed, default=None)
+        self._news = True
+
+    def reconcile(self, connection: Connection, agent: Reads) -> None:
+        """Begin the shards whose turn has come. Costs next to nothing where none has."""
+        if self._news:
+            self._news = False
+            self._take_in_listing(agent)
+        awaited: set[str] = set().union(*self._waiting.values())
+        if awaited:
+            available = agent.available()
+            self._drain(s for s in awaited if isinstance(available.get(s), ShardEnd))
+        for shard_id in sorted(s for s, held in self._waiting.items() if not held):
+            del self._waiting[shard_id]
+            self._begin(connection, agent, self._listed[shard_id])
+
+    def _take_in_listing(self, agent: Reads) -> None:
+        # A shard that is being read tells by itself: by its end, or by what its reader is told.
+        unread = self._positions.keys() - self._begun
+        for shard_id in vanished(self._listed, unread, self._drained):
+            self._tell_loss(self._gone(shard_id))
+            self._drained.add(shard_id)
+        for shard_id in self._begun - self._told_closed:
+            if shard_id in self._listed and self._listed[shard_id].closed:
+                self._told_closed.add(shard_id)
                 agent.mark_closed(shard_id)
-        tracked = set(available) | self._tombstones
-        for shard in startable(self.listed, tracked, drained):
-            agent.assign(shard, self._positions.get(shard.shard_id, TRIM_HORIZON))
+        tracked = self._begun | self._drained
+        self._waiting = held_back(
+            self._listed, tracked, self._drained, parents_first=self._parents_first
+        )
 
-    def _on_vanished(self, shard_id: str) -> None:
-        self._tell_loss(self._gone(shard_id))
-        self._tombstones.add(shard_id)
+    def _drain(self, shard_ids: Iterable[str]) -> None:
+        ended = set(shard_ids) - self._drained
+        self._drained |= ended
+        if ended:
+            for held_by in self._waiting.values():
+                held_by.difference_update(ended)
+
+    def _begin(self, connection: Connection, agent: Reads, shard: Shard) -> None:
+        self._begun.add(shard.shard_id)
+        if shard.closed:
+            self._told_closed.add(shard.shard_id)
+        position = self._positions.get(shard.shard_id, TRIM_HORIZON)
+        now_ms = int(self._clock.wall() * 1000)
+        if self._resumed and may_have_expired(position, now_ms, self._info.retention_hours):
+            check = asyncio.ensure_future(self._begin_checked(connection, agent, shard, position))
+            self._checks.add(check)
+            check.add_done_callback(self._checks.discard)
+        else:
+            agent.assign(shard, position)
+
+    async def _begin_checked(
+        self, connection: Connection, agent: Reads, shard: Shard, position: Position
+    ) -> None:
+        """Begin a shard unless records of it have expired unread. No other shard waits for that."""
+        try:
+            loss = await self._expired(connection, shard.shard_id, position)
+            if loss is not None:
+                self._tell_loss(loss)
+            # As it is listed now: it may have been closed meanwhile.
+            agent.assign(self._listed.get(shard.shard_id, shard), position)
+        except KinesisConnectorError as exc:
+            self.failure = exc
+        except Exception as exc:
+            self.failure = InternalError(
+                f"Shard {shard.shard_id} of stream {self._info.name}: {type(exc).__name__}: {exc}.",
+                "Please report this.",
+            )
+            raise
+        finally:
+            self._poke.set()
+
+    async def _expired(
+        self, connection: Connection, shard_id: str, position: Position
+    ) -> DataLossError | None:
+        while True:
+            try:
+                async with self._checking:
+                    return await lost_before_start(
+                        connection, self._info, shard_id, position, self._clock
+                    )
+            except StreamNotFoundError:
+                return None  # its reader will meet the same, and look up what is missing
+            except KinesisConnectorError as exc:
+                if not exc.retryable and self._fail_on_data_loss:
+                    raise
+                logger.warning(
+                    "shard %s of stream %s: cannot tell whether records have expired unread: %s",
+                    shard_id,
+                    self._info.name,
+                    exc,
+                )
+                if not exc.retryable:
+                    return None
 
     def _tell_loss(self, error: DataLossError) -> None:
         if self._fail_on_data_loss:
             raise error
         logger.warning("%s Going on without it (failOnDataLoss=false).", error.message)
 
-    def _gone(self, shard_id: str, at: Position | None = None) -> DataLossError:
-        return DataLossError(
-            f"Shard {shard_id} of stream {self._info.name} is in the checkpoint "
-            f"({at or self._positions.get(shard_id, TRIM_HORIZON)}) and no longer in the stream.",
-            "Its unread records have expired. Set failOnDataLoss=false to go on without them, or "
-            "start with a new checkpointLocation.",
-        )
+    def _gone(self, shard_id: str) -> DataLossError:
+        known = self._positions.get(shard_id, TRIM_HORIZON)
+        return shard_gone(self._info.name, shard_id, known)
 
 
-def recreated(name: str) -> OffsetError:
+def shard_gone(stream: str, shard_id: str, position: Position) -> DataLossError:
+    """The error for a shard that is still to be read, and that the stream has forgotten."""
+    return DataLossError(
+        f"Shard {shard_id} of stream {stream} is in the checkpoint ({position}) and no longer in "
+        "the stream.",
+        "Its unread records have expired. Set failOnDataLoss=false to go on without them, or start "
+        "with a new checkpointLocation.",
+    )
+
+
+def recreated(name: str) -> StreamRecreatedError:
     """The error for a stream deleted and created again under the checkpoint's feet."""
-    return OffsetError(
+    return StreamRecreatedError(
         f"The stream {name} was deleted and created again since the checkpoint was written.",
         "Its positions mean nothing in the new stream. Start with a new checkpointLocation.",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
+
+from kinesis_ds.agent.decode import Decoding
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.server import AgentAddress
@@ -21,6 +23,10 @@ class PlannedRange:
         agent: The agent that holds the range, or None when it is to be read from Kinesis.
         fail_on_data_loss: Whether the task fails when Kinesis no longer holds all of the range, or
             warns and returns what is left.
+        nbytes: How large they are, where the agent knew.
+        lineage: Ranges of one stream with the same name here are read by one task, in the order in
+            which they were planned. Empty: the range goes anywhere.
+        decoding: In what form records come that are read from Kinesis; an agent knows by itself.
     """
 
     stream: str
@@ -31,6 +37,9 @@ class PlannedRange:
     records: int | None
     agent: AgentAddress | None
     fail_on_data_loss: bool = True
+    nbytes: int | None = None
+    lineage: str = ""
+    decoding: Decoding = field(default_factory=Decoding)
 
     @property
     def label(self) -> str:
@@ -38,8 +47,8 @@ class PlannedRange:
 
 
 class RangePartition(InputPartition):
-    """A planned range as Spark carries it."""
+    """What one task reads, one range after the other, as Spark carries it."""
 
-    def __init__(self, planned: PlannedRange) -> None:
-        super().__init__(planned)
-        self.planned = planned
+    def __init__(self, *ranges: PlannedRange) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges

@@ -2,82 +2,83 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-
-from kinesis_ds.errors import InternalError, KinesisConnectorError
-from kinesis_ds.offsets import InitialOffset, decode_offset, encode_offset
+from kinesis_ds._compat import StreamReaderBase, takes_everything, usual_limit
+from kinesis_ds.errors import InternalError
+from kinesis_ds.offsets import InitialOffset, Offset, decode_offset, encode_offset
+from kinesis_ds.options import log_without_effect
+from kinesis_ds.packing import pack
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
-from kinesis_ds.reader.task import read_planned
+from kinesis_ds.reader.plainly import plainly
+from kinesis_ds.reader.task import read_all
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
 
     from kinesis_ds.options import ReadOptions
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _plainly(method: F) -> F:
-    """Let the connector's errors through without the frames that led to them.
-
-    Spark shows the whole Python traceback; what the user needs is the one sentence at its end.
-    """
-
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(*args, **kwargs)
-        except KinesisConnectorError as exc:
-            error = exc
-        raise error.with_traceback(None) from None
-
-    return call  # type: ignore[return-value]
-
-
-class KinesisStreamReader(DataSourceStreamReader):
+class KinesisStreamReader(StreamReaderBase):
     """A Kinesis source of one streaming query.
 
-    Lives in the driver's reader process, where it owns a coordinator with an embedded agent; copies
+    Lives in the driver's reader process, where it owns a coordinator with embedded agents; copies
     without one are pickled to the tasks.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._coordinator: Coordinator | None = None
+        # The offset that Spark asked with last, as it came and as it was read.
+        self._asked: tuple[dict[str, Any], Offset] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_coordinator": None}
+        return {"_options": self._options, "_coordinator": None, "_asked": None}
 
     def initialOffset(self) -> dict[str, Any]:
         return encode_offset(InitialOffset())
 
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return usual_limit(self._options.max_records, self._options.max_bytes)
+
+    @plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._running().prepare_available_now()
+
     # PySpark 4.0 and 4.1 call it without arguments, later versions with both.
-    @_plainly
+    @plainly
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
-        return encode_offset(
-            self._running().latest(None if start is None else decode_offset(start))
-        )
+        base = None if start is None else self._decoded(start)
+        latest = self._running().latest(base, everything=takes_everything(limit))
+        if start is not None and latest is base:
+            return start
+        return encode_offset(latest)
 
-    @_plainly
+    @plainly
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._coordinator.report() if self._coordinator is not None else None
+
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planned = self._running().plan(decode_offset(start), decode_offset(end))
-        return [RangePartition(p) for p in planned]
+        planned = self._running().plan(decode_offset(start), self._decoded(end))
+        tasks = pack(planned, self._options.shards_per_task, self._options.max_tasks)
+        return [RangePartition(*ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
             raise InternalError(f"{partition!r} is not a range of a shard.")
-        return read_planned(partition.planned, self._options.aws)
+        return read_all(partition.ranges, self._options.aws)
 
-    @_plainly
+    @plainly
     def commit(self, end: dict[str, Any]) -> None:
         self._running().commit(decode_offset(end))
 
@@ -86,8 +87,15 @@ class KinesisStreamReader(DataSourceStreamReader):
             self._coordinator.close()
             self._coordinator = None
 
+    def _decoded(self, raw: dict[str, Any]) -> Offset:
+        """An offset; Spark asks with the same one again and again while nothing happens."""
+        if self._asked is None or self._asked[0] != raw:
+            self._asked = raw, decode_offset(raw)
+        return self._asked[1]
+
     def _running(self) -> Coordinator:
         if self._coordinator is None:
+            log_without_effect(self._options)
             self._coordinator = Coordinator(self._options)
             _stop_on_sigterm()
         return self._coordinator

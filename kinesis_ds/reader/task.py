@@ -1,10 +1,9 @@
-"""The read task: a closed range from the agent, or, where that fails, the same range from
-Kinesis.
-"""
+"""The read task: closed ranges from the agent, or, where that fails, the same from Kinesis."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,11 @@ from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.records import read_range
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, DataLossError, InternalError
-from kinesis_ds.position import After, Position
+from kinesis_ds.position import After, Position, may_hold_records
 from kinesis_ds.schema import to_source_batch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -25,6 +24,16 @@ if TYPE_CHECKING:
     from kinesis_ds.reader.partition import PlannedRange
 
 logger = logging.getLogger(__name__)
+
+
+def read_all(ranges: Iterable[PlannedRange], aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a task's ranges, one range after the other, as :func:`read_planned`.
+
+    Whatever has to come from Kinesis comes over one connection.
+    """
+    with contextlib.closing(_Kinesis(aws)) as kinesis:
+        for planned in ranges:
+            yield from _read(planned, kinesis)
 
 
 def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
@@ -37,6 +46,10 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
         DataLossError: Kinesis no longer holds all of the range.
         KinesisConnectorError: Kinesis cannot be read.
     """
+    return read_all((planned,), aws)
+
+
+def _read(planned: PlannedRange, kinesis: _Kinesis) -> Iterator[pa.RecordBatch]:
     rows = 0
     position = planned.start
     complete = False
@@ -51,8 +64,8 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
             logger.info(
                 "%s Reading (%s, %s] from Kinesis instead.", exc.message, position, planned.end
             )
-    if not complete:
-        for batch in _from_kinesis(planned, position, aws):
+    if not complete and may_hold_records(position, planned.end):
+        for batch in kinesis.read(planned, position):
             rows += batch.num_rows
             yield to_source_batch(batch, planned.stream, planned.shard_id)
     if planned.records is not None and rows != planned.records:
@@ -75,34 +88,26 @@ def _on_other_count(planned: PlannedRange, rows: int, complete: bool) -> None:
     logger.warning("%s Going on without the others (failOnDataLoss=false).", said)
 
 
-def _from_kinesis(
-    planned: PlannedRange, position: Position, aws: AwsOptions
-) -> Iterator[pa.RecordBatch]:
-    loop = asyncio.new_event_loop()
-    batches = _batches(planned, position, aws)
-    try:
-        while True:
-            try:
-                yield loop.run_until_complete(batches.__anext__())
-            except StopAsyncIteration:
-                return
-    finally:
-        loop.run_until_complete(batches.aclose())  # type: ignore[attr-defined]
-        loop.close()
+class _Kinesis:
+    """Reads ranges from Kinesis over one connection, opened for the first of them. Close it."""
 
+    def __init__(self, aws: AwsOptions) -> None:
+        self._aws = aws
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open = contextlib.AsyncExitStack()
+        self._connection: Connection | None = None
 
-async def _batches(
-    planned: PlannedRange, position: Position, aws: AwsOptions
-) -> AsyncIterator[pa.RecordBatch]:
-    if (
-        isinstance(planned.end, After)
-        and isinstance(position, After)
-        and position.number >= planned.end.number
-    ):
-        return
-    async with Connection(aws) as connection:
-        async for batch in read_range(
-            connection,
+    def read(self, planned: PlannedRange, position: Position) -> Iterator[pa.RecordBatch]:
+        """What is in the range behind a position, as batches of ``RECORD_SCHEMA``."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        loop = self._loop
+        if self._connection is None:
+            self._connection = loop.run_until_complete(
+                self._open.enter_async_context(Connection(self._aws))
+            )
+        batches = read_range(
+            self._connection,
             planned.stream_arn,
             planned.shard_id,
             position,
@@ -110,5 +115,18 @@ async def _batches(
             planned.label,
             SystemClock(),
             fail_on_data_loss=planned.fail_on_data_loss,
-        ):
-            yield batch
+            decoding=planned.decoding,
+        )
+        try:
+            while True:
+                try:
+                    yield loop.run_until_complete(batches.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            loop.run_until_complete(batches.aclose())  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.run_until_complete(self._open.aclose())
+            self._loop.close()

@@ -25,10 +25,38 @@ class ServerClock(Protocol):
         """Call ``moved`` whenever the clock jumps, on whatever thread; returns what ends that."""
 
 
+class _Jumps:
+    """Moves a clock and tells whoever waits on it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watchers: list[Callable[[], None]] = []
+
+    def make(self, seconds: float, jump: Callable[[], None]) -> None:
+        if seconds < 0:
+            raise ValueError("time does not go back")
+        with self._lock:
+            jump()
+            watchers = tuple(self._watchers)
+        for moved in watchers:
+            moved()
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        with self._lock:
+            self._watchers.append(moved)
+
+        def forget() -> None:
+            with self._lock:
+                self._watchers.remove(moved)
+
+        return forget
+
+
 class ScaledClock:
     """Time that passes ``speed`` times as fast as on the machine: 1 is the machine's own.
 
-    At 60, a subscription's five minutes are over in five seconds.
+    At 60, a subscription's five minutes are over in five seconds. What is longer than that, such as
+    a night in which nobody read, is over at once with :meth:`advance`. Thread-safe.
     """
 
     def __init__(self, speed: float = 1.0) -> None:
@@ -37,9 +65,11 @@ class ScaledClock:
         self.speed = speed
         self._wall = time.time()
         self._began = time.monotonic()
+        self._jumped = 0.0
+        self._jumps = _Jumps()
 
     def monotonic(self) -> float:
-        return (time.monotonic() - self._began) * self.speed
+        return (time.monotonic() - self._began) * self.speed + self._jumped
 
     def wall(self) -> float:
         return self._wall + self.monotonic()
@@ -47,9 +77,16 @@ class ScaledClock:
     def delay_until(self, when: float) -> float:
         return max(0.0, when - self.wall()) / self.speed
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once, beside the time that passes anyway."""
+
+        def jump() -> None:
+            self._jumped += seconds
+
+        self._jumps.make(seconds, jump)
+
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        del moved  # this clock never jumps
-        return lambda: None
+        return self._jumps.watch(moved)
 
 
 class ManualClock:
@@ -61,8 +98,7 @@ class ManualClock:
     def __init__(self, wall: float = 1_700_000_000.0) -> None:
         self._began = wall
         self._wall = wall
-        self._lock = threading.Lock()
-        self._watchers: list[Callable[[], None]] = []
+        self._jumps = _Jumps()
 
     def monotonic(self) -> float:
         return self._wall - self._began
@@ -72,26 +108,17 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
-        if seconds < 0:
-            raise ValueError("time does not go back")
-        with self._lock:
+
+        def jump() -> None:
             self._wall += seconds
-            watchers = tuple(self._watchers)
-        for moved in watchers:
-            moved()
+
+        self._jumps.make(seconds, jump)
 
     def delay_until(self, when: float) -> float | None:
         return 0.0 if when <= self._wall else None
 
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        with self._lock:
-            self._watchers.append(moved)
-
-        def forget() -> None:
-            with self._lock:
-                self._watchers.remove(moved)
-
-        return forget
+        return self._jumps.watch(moved)
 
 
 class Changes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ logger = logging.getLogger(__name__)
 _JSON = "application/x-amz-json-1.1"
 _PREFIX = "Kinesis_20131202."
 _QUIET = ("Describe", "List", "Get")
+_ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)")
 
 
 class Endpoint:
@@ -47,6 +50,7 @@ class Endpoint:
 
     Attributes:
         called: How many calls have been answered or given up.
+        session_ends: Until when each temporary access key may be used, by the wall clock.
         crashes: Exceptions of the double itself; a test that caused one proves nothing.
     """
 
@@ -56,6 +60,7 @@ class Endpoint:
         self.journal = Journal()
         self.replays: dict[tuple[str, str], Replay] = {}
         self.called = 0
+        self.session_ends: dict[str, float] = {}
         self.crashes: list[Exception] = []
         self._next_call: asyncio.Future[None] | None = None
         self._clock = clock
@@ -95,15 +100,25 @@ class Endpoint:
             await self._refuse(reply, exc)
             return
         target = self._target(operation, members)
-        actions, in_stream = self.script.on_call(target, self._clock.wall())
+        signed = _ACCESS_KEY.search(request.headers["authorization"])
+        access_key = signed[1] if signed else ""
+        note = functools.partial(self._note, target, members, access_key)
         try:
-            outcome = await self._act(target, members, actions, in_stream, reply)
+            self._check_session(access_key)
+            actions, in_stream = self.script.on_call(target, self._clock.wall())
+            outcome = await self._act(target, members, actions, in_stream, reply, note)
         except ServiceError as exc:
-            self._note(target, members, exc.code)
+            note(exc.code)
             await self._refuse(reply, exc)
         else:
             if outcome:
-                self._note(target, members, outcome)
+                note(outcome)
+
+    def _check_session(self, access_key: str) -> None:
+        if self.session_ends.get(access_key, float("inf")) <= self._clock.wall():
+            raise ServiceError(
+                "ExpiredTokenException", "The security token included in the request is expired"
+            )
 
     async def _act(
         self,
@@ -112,6 +127,7 @@ class Endpoint:
         actions: list[CallAction],
         in_stream: StreamFaults,
         reply: Reply,
+        note: Callable[[str], None],
     ) -> str:
         """Answer the call; returns how it went, empty when that was noted already."""
         afterwards: list[CallAction] = []
@@ -121,11 +137,11 @@ class Endpoint:
                     raise ServiceError(action.code, action.message, action.status)
                 case AnswerWith():
                     # Before it is answered: whoever has the answer may look for the call.
-                    self._note(target, members, "AnswerWith")
+                    note("AnswerWith")
                     await self._answer(reply, action.status, action.body, action.content_type)
                     return ""
                 case NoAnswer(performed=False):
-                    self._note(target, members, "NoAnswer")
+                    note("NoAnswer")
                     await asyncio.get_running_loop().create_future()
                 case Disconnect(performed=False):
                     reply.tear()
@@ -135,20 +151,20 @@ class Endpoint:
                 case _:
                     afterwards.append(action)
         if target.operation == "SubscribeToShard":
-            await self._subscribe(target, members, afterwards, in_stream, reply)
+            await self._subscribe(target, members, afterwards, in_stream, reply, note)
             return ""
         answer = self._perform(target, members, afterwards)
         for action in afterwards:
             match action:
                 case NoAnswer():
-                    self._note(target, members, "NoAnswer")
+                    note("NoAnswer")
                     await asyncio.get_running_loop().create_future()
                 case Disconnect():
                     reply.tear()
                     return "Disconnect"
                 case Delay():
                     await self._changes.sleep(action.seconds)
-        self._note(target, members, "+".join(type(a).__name__ for a in afterwards) or "ok")
+        note("+".join(type(a).__name__ for a in afterwards) or "ok")
         await self._answer(reply, 200, orjson.dumps(answer))
         return ""
 
@@ -210,9 +226,10 @@ class Endpoint:
         afterwards: list[CallAction],
         in_stream: StreamFaults,
         reply: Reply,
+        note: Callable[[str], None],
     ) -> None:
         subscription = self.account.subscribe(members, self._clock.wall())
-        self._note(target, members, "+".join(type(a).__name__ for a in afterwards) or "ok")
+        note("+".join(type(a).__name__ for a in afterwards) or "ok")
         key = (subscription.stream_name, subscription.shard_id)
         self._changes.tell(key)  # whoever held the shard has been taken over
         try:
@@ -247,11 +264,13 @@ class Endpoint:
             stream, shard = self.account.place_of_iterator(members.get("ShardIterator"))
         return Target(operation, _text(stream), _text(shard), _text(consumer))
 
-    def _note(self, target: Target, members: Mapping[str, Any], outcome: str) -> None:
+    def _note(
+        self, target: Target, members: Mapping[str, Any], access_key: str, outcome: str
+    ) -> None:
         entries = members.get("Records")
         records = len(entries) if isinstance(entries, list) else int("Data" in members)
         kept = {k: v for k, v in members.items() if k not in ("Records", "Data")}
-        self.journal.add(Call(target, kept, records, self._clock.wall(), outcome))
+        self.journal.add(Call(target, kept, records, self._clock.wall(), outcome, access_key))
 
     async def _refuse(self, reply: Reply, error: ServiceError) -> None:
         body = orjson.dumps({"__type": error.code, "message": error.message})

@@ -23,6 +23,7 @@ class Call:
         records: How many records a PutRecord or PutRecords brought.
         at: The double's wall clock, seconds since the epoch.
         outcome: ``ok``, or an error code, or the name of the fault that struck.
+        access_key: Id of the access key that it was signed with.
     """
 
     target: Target
@@ -30,6 +31,7 @@ class Call:
     records: int
     at: float
     outcome: str
+    access_key: str
 
 
 class Journal:

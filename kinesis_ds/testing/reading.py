@@ -10,6 +10,7 @@ import orjson
 from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, MIB
 from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.positions import start_after
+from kinesis_ds.testing.sequence import time_ms
 from kinesis_ds.testing.tokens import seal, unseal
 from kinesis_ds.testing.validation import dry_run
 
@@ -65,7 +66,16 @@ def _answer(
     now_ms = round(now * 1000)
     # What retention took since the iterator was made is skipped without a word.
     place = log.after(after)
+    looked_ms = _looked_ms(account, shard, after)
     stop = log.fitting(place, limit, _ANSWER_BYTES)
+    if looked_ms is not None and place < (beyond := log.since(looked_ms + 1)):
+        stop = min(stop, beyond)
+    elif looked_ms is not None and place < log.stop:
+        return {
+            "Records": [],
+            "MillisBehindLatest": max(1, now_ms - looked_ms),
+            "NextShardIterator": _iterator(stream, shard, shard.clock.moment(looked_ms), now),
+        }
     _count_bytes(shard, log.size(place, stop), now)
     answer: dict[str, Any] = {
         "Records": orjson.Fragment(log.json(place, stop)),
@@ -82,6 +92,13 @@ def _answer(
             "ChildShards": shard.child_descriptions(),
         }
     return {**answer, "NextShardIterator": _iterator(stream, shard, after, now)}
+
+
+def _looked_ms(account: Account, shard: Shard, after: int) -> int | None:
+    """Up to which time one answer looks; None where it finds the next record in any case."""
+    if account.settings.stretch_s is None:
+        return None
+    return max(time_ms(after), shard.created_ms) + round(account.settings.stretch_s * 1000)
 
 
 def _count_bytes(shard: Shard, size: int, now: float) -> None:

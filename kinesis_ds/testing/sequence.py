@@ -38,6 +38,11 @@ def origin(number: int) -> Origin | None:
     )
 
 
+def time_ms(number: int) -> int:
+    """The time that a number of ours encodes."""
+    return (number >> _TIME_SHIFT) & (2**48 - 1)
+
+
 class SequenceClock:
     """Hands out the numbers of one shard.
 

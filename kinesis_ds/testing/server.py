@@ -308,6 +308,16 @@ class KinesisServer:
         """Give the permission back."""
         self._tell(lambda e: e.account.allow(operation, stream))
 
+    def end_session(self, access_key: str, at: float | None = None) -> None:
+        """Refuse calls that are signed with a temporary access key as expired.
+
+        Args:
+            access_key: Its id.
+            at: From when on, by the wall clock of :attr:`clock`; None: from now on.
+        """
+        when = self.clock.wall() if at is None else at
+        self._tell(lambda e: e.session_ends.update({access_key: when}))
+
     def subscriptions(self) -> list[Subscription]:
         """Those open."""
         return self._look(lambda e: e.account.subscriptions())

@@ -24,6 +24,9 @@ class Settings:
         resubscribe_s: Within this long of a successful SubscribeToShard the next one for the same
             consumer and shard is refused.
         iterator_life_s: Age at which a shard iterator or a page token expires.
+        stretch_s: How much of a shard's time GetRecords looks through for one answer. Where no
+            record lies in it, the answer is empty and its MillisBehindLatest above 0, as AWS
+            documents. None: it goes to the next record, however far away.
         event_bytes: Records of one event, before base64; a larger record travels alone.
         expired_position: What a read from a position older than the oldest record gets: ``refuse``
             (InvalidArgumentException) or ``oldest`` (a silent start at the oldest record). Reports
@@ -40,6 +43,7 @@ class Settings:
     subscription_life_s: float = 300.0
     resubscribe_s: float = 5.0
     iterator_life_s: float = 300.0
+    stretch_s: float | None = None
     event_bytes: int = 1 * MIB
     expired_position: Literal["refuse", "oldest"] = "refuse"
     seed: int = 0

@@ -17,7 +17,7 @@ from pyspark.taskcontext import TaskContext
 
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
 from kinesis_ds.errors import InternalError, KinesisConnectorError
-from kinesis_ds.options import WriteOptions, parse_write_options
+from kinesis_ds.options import WriteOptions, log_without_effect, parse_write_options
 from kinesis_ds.schema import check_sink_schema
 from kinesis_ds.writer import service as _service
 from kinesis_ds.writer.batching import Packer, PackingLimits, arrow_columns, row_columns
@@ -94,6 +94,9 @@ class KinesisStreamWriter(StreamWriterBase):
         Caller: Spark, on the driver, when all tasks have succeeded. The numbers come together here
         for the batch; a ledger of them belongs in this method.
         """
+        # Spark makes a writer for each commit; the first batch comes once in the life of a query.
+        if batchId == 0:
+            log_without_effect(self._options)
         for writes in merge_commits(messages).values():
             logger.debug("batch written batch=%d %s", batchId, writes)
 

@@ -47,17 +47,19 @@ def fail(query: MicroBatches) -> KinesisConnectorError:
 def assert_nothing_ended(query: MicroBatches) -> None:
     offset = query.last_offset()
     assert isinstance(offset, SourceOffset)
-    assert all(isinstance(p, After) for p in offset.single().shards.values())
+    assert all(isinstance(p, After) for p in next(iter(offset.streams.values())).shards.values())
 
 
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_a_deregistered_consumer_is_told_and_a_restart_goes_on(
-    kinesis: KinesisServer, start_query: StartQuery
+    kinesis: KinesisServer, start_query: StartQuery, fail_on_data_loss: str
 ) -> None:
     """F32: the query fails with the consumer's name, no shard counts as read to its end, and the
-    restarted query registers it again and misses nothing.
+    restarted query registers it again and misses nothing. It is no loss of data, so the user's
+    leave to lose some changes nothing.
     """
     kinesis.put(STREAM, *numbered(1, 3))
-    query = start_query(kinesis)
+    query = start_query(kinesis, failOnDataLoss=fail_on_data_loss)
     query.read_until(3)
     name = deregister(kinesis)
 
@@ -90,10 +92,15 @@ def test_a_consumer_registered_again_by_somebody_is_told(
     assert start_query(kinesis).read_until(5) == numbered(1, 5)
 
 
-def test_a_deleted_stream_is_told(kinesis: KinesisServer, start_query: StartQuery) -> None:
-    """F32: neither its shards nor its consumer are what is missing."""
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_deleted_stream_is_told(
+    kinesis: KinesisServer, start_query: StartQuery, fail_on_data_loss: str
+) -> None:
+    """F32: neither its shards nor its consumer are what is missing; without a stream there is
+    nothing to go on with, whatever may be lost.
+    """
     kinesis.put(STREAM, *numbered(1, 3))
-    query = start_query(kinesis)
+    query = start_query(kinesis, failOnDataLoss=fail_on_data_loss)
     query.read_until(3)
     kinesis.call("DeleteStream", StreamName=STREAM, EnforceConsumerDeletion=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -29,7 +30,7 @@ def consumer_arns(kinesis: KinesisServer) -> list[str]:
 def name_of(query: MicroBatches) -> str:
     offset = query.last_offset()
     assert isinstance(offset, SourceOffset)
-    return offset.single().consumer
+    return next(iter(offset.streams.values())).consumer
 
 
 def registered(kinesis: KinesisServer) -> int:
@@ -136,9 +137,11 @@ def test_a_consumer_that_another_process_registers_meanwhile_is_used(
 
 
 def test_no_room_for_another_consumer_is_told(
-    kinesis: KinesisServer, start_query: StartQuery
+    kinesis: KinesisServer, start_query: StartQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """F37: twenty are registered; it is waited for as long as the option says, and told."""
+    """F37: twenty are registered; it is waited for as long as the option says, and told with their
+    names: at once in the log, and in the error.
+    """
     arn = arn_of(kinesis)
     for n in range(20):
         kinesis.wait_for(
@@ -147,9 +150,34 @@ def test_no_room_for_another_consumer_is_told(
         )
     query = start_query(kinesis, registerConsumerTimeoutInterval="5s")
 
-    with pytest.raises(ConsumerError, match=r"LimitExceeded.*at most 20 a stream"):
+    with caplog.at_level(logging.WARNING), pytest.raises(ConsumerError) as caught:
         query.read_until(1)
+    for said in ("LimitExceeded", "at most 20 a stream", "has 20 consumers: other0, other1, "):
+        assert said in str(caught.value)
+    (told,) = [r.getMessage() for r in caplog.records]
+    assert "has 20 consumers: other0, " in told
     assert len(consumer_arns(kinesis)) == 20
+
+
+def test_registrations_of_other_streams_pass(
+    serve: Serve, start_query: StartQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F37: five are being created in the account already; it is waited for, and not complained
+    about.
+    """
+    kinesis = serve(Settings(consumer_ready_s=20))
+    kinesis.create_stream("other")
+    other = arn_of(kinesis).replace(STREAM, "other")
+    for n in range(5):
+        kinesis.call("RegisterStreamConsumer", StreamARN=other, ConsumerName=f"other{n}")
+    kinesis.put(STREAM, *numbered(1, 2))
+
+    with caplog.at_level(logging.WARNING):
+        assert start_query(kinesis).read_until(2) == numbered(1, 2)
+    assert "LimitExceededException" in {
+        call.outcome for call in kinesis.calls.calls("RegisterStreamConsumer")
+    }
+    assert [r.getMessage() for r in caplog.records] == []
 
 
 def _register(kinesis: KinesisServer, arn: str, name: str) -> bool:
@@ -178,3 +206,136 @@ def test_the_checkpoint_names_the_consumer_before_it_is_registered(
 
     assert [arn.rpartition("/")[2].partition(":")[0] for arn in consumer_arns(kinesis)] == [name]
     assert registered(kinesis) == 1
+
+
+# --- consumers that somebody else has registered ------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["name", "arn"])
+def test_a_registered_consumer_is_used_and_left_as_it_is(
+    serve: Serve, start_query: StartQuery, by: str
+) -> None:
+    """F36, F37: while it is being created it is waited for; nothing is registered, and nothing
+    deregistered.
+    """
+    kinesis = serve(Settings(consumer_ready_s=6))
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn_of(kinesis), ConsumerName="theirs")
+    (arn,) = consumer_arns(kinesis)
+    kinesis.put(STREAM, *numbered(1, 2))
+    for n in (2, 3):
+        query = start_query(kinesis, registeredConsumerId="theirs" if by == "name" else arn)
+        kinesis.put(STREAM, *numbered(n + 1, n + 1))
+        assert query.read_until(n + 1) == numbered(1, n + 1)
+        query.close()
+
+    assert consumer_arns(kinesis) == [arn]
+    assert {call.request["ConsumerARN"] for call in subscribe_calls(kinesis)} == {arn}
+    for operation in ("RegisterStreamConsumer", "DeregisterStreamConsumer"):
+        assert kinesis.calls.calls(operation) == []
+
+
+def told(query: MicroBatches) -> str:
+    with pytest.raises(ConsumerError) as caught:
+        query.read_until(1)
+    return str(caught.value)
+
+
+def test_a_registered_consumer_that_is_missing_is_told(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """F35: by name and by ARN, with the command that registers it; an ARN that was registered again
+    names its successor.
+    """
+    arn = arn_of(kinesis)
+    command = f"register-stream-consumer --stream-arn {arn} --consumer-name theirs"
+    error = told(start_query(kinesis, registeredConsumerId="theirs"))
+    assert f"theirs is not registered with stream {STREAM}" in error
+    assert command in error
+
+    gone = f"{arn}/consumer/theirs:1600000000"
+    error = told(start_query(kinesis, registeredConsumerId=gone))
+    assert gone in error
+    assert command in error
+
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="theirs")
+    (now,) = consumer_arns(kinesis)
+    assert f"registered since: {now}" in told(start_query(kinesis, registeredConsumerId=gone))
+    assert registered(kinesis) == 0
+
+
+def test_a_registered_consumer_of_another_stream_is_told(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """One of the same name in another account: both are named, and no call is needed to see it."""
+    other = arn_of(kinesis).replace(":000000000000:", ":999999999999:")
+    theirs = f"{other}/consumer/theirs:1600000000"
+
+    error = told(start_query(kinesis, registeredConsumerId=theirs))
+    assert f"belongs to {other}, and the query reads {arn_of(kinesis)}" in error
+    assert kinesis.calls.calls("DescribeStreamConsumer") == []
+
+
+def test_a_registered_consumer_that_is_being_deleted_is_told(
+    serve: Serve, start_query: StartQuery
+) -> None:
+    """F35: at once, since it never becomes ACTIVE again."""
+    kinesis = serve(Settings(consumer_ready_s=60))
+    arn = arn_of(kinesis)
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="theirs")
+    kinesis.call("DeregisterStreamConsumer", StreamARN=arn, ConsumerName="theirs")
+
+    error = told(start_query(kinesis, registeredConsumerId="theirs"))
+    assert "is being deleted" in error
+    assert "Register it again" in error
+
+
+def test_a_registered_consumer_that_stays_in_creation_is_told(
+    serve: Serve, start_query: StartQuery
+) -> None:
+    """F37: not waited for longer than the option says."""
+    kinesis = serve(Settings(consumer_ready_s=600))
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn_of(kinesis), ConsumerName="theirs")
+    query = start_query(
+        kinesis, registeredConsumerId="theirs", registerConsumerTimeoutInterval="5s"
+    )
+
+    error = told(query)
+    for said in ("theirs", "CREATING", "5s", "registerConsumerTimeoutInterval"):
+        assert said in error
+
+
+def test_looking_for_a_registered_consumer_may_fail_for_a_moment(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """F37: throttled by others that start at the same time."""
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn_of(kinesis), ConsumerName="theirs")
+    fault = Fault(Refuse("LimitExceededException"), "DescribeStreamConsumer", times=12)
+    kinesis.add_faults(fault)
+    kinesis.put(STREAM, *numbered(1, 2))
+
+    query = start_query(kinesis, registeredConsumerId="theirs")
+    assert query.read_until(2) == numbered(1, 2)
+    assert len(kinesis.struck()) == 12
+
+
+def test_a_registered_consumer_that_goes_while_it_is_read_with(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """F32: the query does not promise to register it again."""
+    kinesis.call("RegisterStreamConsumer", StreamARN=arn_of(kinesis), ConsumerName="theirs")
+    kinesis.put(STREAM, *numbered(1, 2))
+    query = start_query(kinesis, registeredConsumerId="theirs")
+    query.read_until(2)
+    kinesis.call("DeregisterStreamConsumer", StreamARN=arn_of(kinesis), ConsumerName="theirs")
+
+    with pytest.raises(ConsumerError, match="Register it again and restart the query"):
+        query.read_until(3)
+
+
+def test_made_up_names_begin_as_told(kinesis: KinesisServer, start_query: StartQuery) -> None:
+    """So that a policy can allow them, and their owner finds them."""
+    kinesis.put(STREAM, *numbered(1, 2))
+    start_query(kinesis, consumerNamePrefix="team-a-").read_until(2)
+
+    (arn,) = consumer_arns(kinesis)
+    assert "/consumer/team-a-" in arn

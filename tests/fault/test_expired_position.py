@@ -78,24 +78,6 @@ def test_nothing_lost_is_no_loss(
     assert start_query(kinesis).read_until(5) == numbered(1, 5)
 
 
-@pytest.mark.xfail(
-    reason="issue 4: a silent start at the oldest record is not noticed", strict=True
-)
-def test_a_silent_start_at_the_oldest_record_is_noticed(
-    serve: Serve, start_query: StartQuery
-) -> None:
-    """F21: some say that Kinesis accepts an expired position and starts at the oldest record.
-
-    By sequence numbers alone that cannot be told from a shard that was idle until then: they have
-    gaps, and the checkpoint holds no time to compare the oldest record's arrival with.
-    """
-    kinesis = serve(Settings(expired_position="oldest"))
-    read_three_then_lose_two(kinesis, start_query)
-
-    with pytest.raises(DataLossError):
-        start_query(kinesis).read_until(5)
-
-
 def logged_and_not_read(kinesis: KinesisServer, start_query: StartQuery, **options: str) -> None:
     """A checkpoint whose last batch holds records 4 to 7 and was not committed."""
     kinesis.put(STREAM, *numbered(1, 3))

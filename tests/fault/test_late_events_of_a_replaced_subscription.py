@@ -86,8 +86,8 @@ def test_what_was_being_decoded_when_it_was_replaced_counts_once(
     kinesis.put("orders", *records[:4])
     go_on, stuck = threading.Event(), threading.Event()
 
-    def decode(payload: Any, received: Any) -> Any:
-        event = decode_event(payload, received)
+    def decode(payload: Any, received: Any, decoding: Any) -> Any:
+        event = decode_event(payload, received, decoding)
         if event.records and records[4] in event.records.batch.column("data").to_pylist():
             stuck.set()
             go_on.wait(30)

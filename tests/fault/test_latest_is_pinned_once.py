@@ -21,7 +21,7 @@ def pinned_ms(query: MicroBatches) -> int:
     """The moment that ``latest`` became."""
     offset = query.last_offset()
     assert isinstance(offset, SourceOffset)
-    position = offset.single().shards[FIRST]
+    position = next(iter(offset.streams.values())).shards[FIRST]
     assert isinstance(position, AtTimestamp)
     return position.ms
 

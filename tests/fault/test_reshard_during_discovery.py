@@ -23,32 +23,78 @@ def aged(serve: Serve) -> KinesisServer:
     return kinesis
 
 
+def pages(kinesis: KinesisServer, *, first: bool) -> int:
+    """How many first, or further, pages of listings of all shards were asked for."""
+    return sum(
+        "NextToken" not in call.request if first else "NextToken" in call.request
+        for call in kinesis.calls.calls("ListShards")
+        if "ExclusiveStartShardId" not in call.request
+    )
+
+
 def test_a_reshard_between_two_pages_loses_no_shard(serve: Serve, start_query: StartQuery) -> None:
     """F34: while the second page is awaited, a shard of the first page and one of the second are
-    split; records of before, between and behind all come.
+    split; records of before, between and behind all come. When the query looks the stream up, and
+    when it lists all shards while it runs.
     """
     kinesis = aged(serve)
-    query = start_query(kinesis, initialPosition="latest", shardFetchInterval="2s")
+    query = start_query(kinesis, initialPosition="latest")
     assert query.step()
-    shards = kinesis.open_shards(STREAM)
-    ids = sorted(shards)
+    query.close()
+    written = 0
+
+    def put(word: bytes) -> None:
+        nonlocal written
+        for shard in kinesis.open_shards(STREAM):
+            put_to(kinesis, shard, b"%s %s" % (word, shard.encode()))
+            written += 1
+
+    def reshard_between_pages() -> None:
+        """As soon as a second page is asked for, which then takes its time."""
+        before = pages(kinesis, first=False)
+        kinesis.add_faults(Fault(Delay(10), "ListShards", times=None))
+        kinesis.wait_for(lambda: pages(kinesis, first=False) > before, what="a second page")
+        ids = sorted(kinesis.open_shards(STREAM))
+        kinesis.split(STREAM, ids[0])
+        kinesis.split(STREAM, ids[-1])
+        put(b"behind")
+        kinesis.clear_faults()
+
+    ids = sorted(kinesis.open_shards(STREAM))
     assert "shardId-000000000999" in ids
     assert "shardId-000000001000" in ids
-    for shard in shards:
-        put_to(kinesis, shard, b"before %s" % shard.encode())
-    query.read_until(16)
+    put(b"before")
+    query = start_query(kinesis, shardFetchInterval="1s")
+    meanwhile = threading.Thread(target=reshard_between_pages)
+    meanwhile.start()
+    try:
+        query.run_until(lambda: not meanwhile.is_alive(), "a reshard while it looks the stream up")
+    finally:
+        meanwhile.join()
+    query.read_until(written)
+    reshard_between_pages()
 
-    kinesis.add_faults(Fault(Delay(20), "ListShards", call=2))
-    kinesis.wait_for(kinesis.struck, what="a second page that takes its time")
-    children = kinesis.split(STREAM, ids[0]) + kinesis.split(STREAM, ids[-1])
-    for shard in kinesis.open_shards(STREAM):
-        put_to(kinesis, shard, b"behind %s" % shard.encode())
+    query.read_until(written)
+    assert sorted(query.data) == sorted(record.data for record in kinesis.records(STREAM))
+    assert {row.shard for row in query.rows} >= set(kinesis.open_shards(STREAM))
 
-    query.read_until(16 + 18)
-    assert sorted(query.data[16:]) == sorted(
-        b"behind %s" % shard.encode() for shard in kinesis.open_shards(STREAM)
+
+def test_a_token_that_is_too_old_begins_the_listing_again(
+    serve: Serve, start_query: StartQuery
+) -> None:
+    """F34: half a list is no list."""
+    kinesis = aged(serve)
+    kinesis.add_faults(
+        *[Fault(Refuse("ExpiredNextTokenException"), "ListShards", call=n) for n in (2, 4)]
     )
-    assert set(children) <= {row.shard for row in query.rows}
+    query = start_query(kinesis, initialPosition="latest")
+    assert query.step()
+    assert len(kinesis.struck()) == 2
+    assert pages(kinesis, first=True) == 3
+
+    for shard in kinesis.open_shards(STREAM):
+        put_to(kinesis, shard, b"one")
+    assert query.read_until(16) == [b"one"] * 16
 
 
 def test_reshards_while_the_query_is_down(serve: Serve, start_query: StartQuery) -> None:
@@ -126,28 +172,39 @@ def test_listings_that_fail_delay_and_lose_nothing(
 def test_a_shard_missing_from_one_listing_is_not_read_twice(
     kinesis: KinesisServer, start_query: StartQuery, restart: bool
 ) -> None:
-    """F34: a shard that was read to its end, left out for once, and back in the next listing."""
+    """F34: a shard that was read to its end, left out of a listing of all shards, and back in the
+    next one.
+    """
     kinesis.put(STREAM, *numbered(1, 3))
     kinesis.split(STREAM, FIRST)
     children = kinesis.open_shards(STREAM)
     for shard in children:
         put_to(kinesis, shard, b"child")
-    query = start_query(kinesis, shardFetchInterval="2s")
+    query = start_query(kinesis, shardFetchInterval="1s")
     query.read_until(5)
     without = [s for s in kinesis.shards(STREAM) if s["ShardId"] != FIRST]
     answer = AnswerWith(orjson.dumps({"Shards": without}))
-    kinesis.add_faults(Fault(answer, "ListShards", times=2))
-    kinesis.wait_for(lambda: len(kinesis.struck()) == 2, what="two listings without the shard")
+    kinesis.add_faults(Fault(answer, "ListShards", times=None))
+
+    def listed_in_full(times: int) -> None:
+        before = pages(kinesis, first=True)
+        kinesis.wait_for(
+            lambda: pages(kinesis, first=True) >= before + times, what="listings of all shards"
+        )
+
+    listed_in_full(1)
+    listings = len(kinesis.calls.calls("ListShards"))
+    kinesis.wait_for(
+        lambda: len(kinesis.calls.calls("ListShards")) > listings, what="it is taken in"
+    )
     put_to(kinesis, children[0], b"meanwhile")
     query.read_until(6)
     if restart:
         query.close()
-        query = start_query(kinesis, shardFetchInterval="2s")
+        query = start_query(kinesis, shardFetchInterval="1s")
         query.step()
-    listings = len(kinesis.calls.calls("ListShards"))
-    kinesis.wait_for(
-        lambda: len(kinesis.calls.calls("ListShards")) >= listings + 2, what="the shard is back"
-    )
+    kinesis.clear_faults()
+    listed_in_full(2)
     put_to(kinesis, children[1], b"later")
 
     expected = [*numbered(1, 3), b"child", b"child", b"meanwhile", b"later"]

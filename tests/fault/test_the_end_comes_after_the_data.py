@@ -48,9 +48,9 @@ def test_an_error_for_good_waits_behind_the_events_before_it(
 ) -> None:
     """F16, F17: with no room it is not told yet, and then not before the last record is there."""
 
-    def slowly(payload: Any, received: Any) -> Any:
+    def slowly(payload: Any, received: Any, decoding: Any) -> Any:
         time.sleep(0.01)  # so that what overtakes decoding would be seen to
-        return decode_event(payload, received)
+        return decode_event(payload, received, decoding)
 
     monkeypatch.setattr(runner, "decode_event", slowly)
     kinesis = serve(FIVE_AN_EVENT, Fault(Raise("KMSAccessDeniedException", "no"), event=21))

@@ -13,7 +13,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_ds.aws.connection import _error_of, _json_object
+from kinesis_ds.aws.connection import _error_of, json_object
 from kinesis_ds.aws.records import read_range, shard_is_drained
 from kinesis_ds.errors import (
     AccessError,
@@ -65,11 +65,11 @@ class Scripted:
 
     async def call(self, operation: str, body: dict[str, Any], label: str) -> dict[str, Any]:
         if operation == "GetShardIterator":
-            return _json_object(self.iterator, operation, label)
+            return json_object(self.iterator, operation, label)
         self.asked.append(body["ShardIterator"])
         if not self.pages:
             raise NO_MORE
-        answer = _json_object(self.pages.pop(0), operation, label)
+        answer = json_object(self.pages.pop(0), operation, label)
         self.given.append(answer)
         return answer
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.decode import sequence_numbers
+from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, Position
 from tests.support.builders import records
 

@@ -80,9 +80,9 @@ def test_an_offset_of_any_json_is_read_whole_or_refused(text: bytes) -> None:
 
 
 def _known(raw: dict[str, Any]) -> list[Any]:
-    """What an offset says, without what only later versions know and how numbers are padded."""
+    """What an offset says, without its version and how numbers are padded."""
     if "streams" not in raw:
-        return [raw["v"], raw["initial"]]
+        return [raw["initial"]]
     streams = (
         [
             arn,
@@ -91,4 +91,4 @@ def _known(raw: dict[str, Any]) -> list[Any]:
         ]
         for arn, s in raw["streams"].items()
     )
-    return [raw["v"], raw.get("initial"), *sorted(streams)]
+    return [raw.get("initial"), *sorted(streams)]

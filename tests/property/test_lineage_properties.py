@@ -14,7 +14,7 @@ from kinesis_ds.option_values import Latest
 from kinesis_ds.planning import advance, first_positions, ranges
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position, ShardEnd
 from kinesis_ds.reader.discovery import Discovery
-from kinesis_ds.shards import Shard
+from kinesis_ds.shards import Shard, held_back
 
 INFO = StreamInfo("orders", "arn:orders", 1, "ACTIVE", None)
 PINNED_MS = 77
@@ -26,28 +26,39 @@ class PlayedAgent:
     def __init__(self, world: World) -> None:
         self.world = world
         self.positions: dict[str, Position] = {}
+        self.closed: set[str] = set()
 
     def available(self) -> dict[str, Position]:
         return dict(self.positions)
 
     def assign(self, shard: Shard, position: Position) -> None:
         assert shard.shard_id not in self.positions, "assigned twice"
-        for parent in shard.parents:
+        for parent in shard.parents if self.world.parents_first else ():
             assert self.world.drained_or_forgotten(parent), f"{shard.shard_id} before {parent}"
+        self.closed |= {shard.shard_id} if shard.closed else set()
         self.positions[shard.shard_id] = position
 
     def mark_closed(self, shard_id: str) -> None:
         assert self.world.shards[shard_id].closed
+        assert shard_id not in self.closed, "told twice"
+        self.closed.add(shard_id)
 
 
 class World(RuleBasedStateMachine):
     """A stream, a query that reads it, and everything that may happen in between."""
 
     @initialize(
-        shards=st.integers(1, 3), latest=st.booleans(), before=st.integers(0, 4), data=st.data()
+        shards=st.integers(1, 3),
+        latest=st.booleans(),
+        parents_first=st.booleans(),
+        before=st.integers(0, 4),
+        data=st.data(),
     )
-    def start(self, shards: int, latest: bool, before: int, data: st.DataObject) -> None:
+    def start(
+        self, shards: int, latest: bool, parents_first: bool, before: int, data: st.DataObject
+    ) -> None:
         """A stream with some history, and a new query at the oldest record or at now."""
+        self.parents_first = parents_first
         self.shards: dict[str, Shard] = {}
         self.records: dict[str, list[int]] = {}
         self.forgotten: set[str] = set()
@@ -117,23 +128,54 @@ class World(RuleBasedStateMachine):
 
     # --- the query ------------------------------------------------------------------------------
 
-    def drained_or_forgotten(self, shard_id: str) -> bool:
+    def at_end(self, shard_id: str) -> bool:
         at_end = isinstance(self.agent.positions.get(shard_id), ShardEnd)
-        return at_end or self.base.ended(shard_id) or shard_id in self.forgotten
+        return at_end or self.base.ended(shard_id)
+
+    def drained_or_forgotten(self, shard_id: str) -> bool:
+        return self.at_end(shard_id) or shard_id in self.forgotten
 
     @rule()
     def restart(self) -> None:
         """The process is gone; what is left is the checkpoint."""
         self.agent = PlayedAgent(self)
         self.discovery = Discovery(
-            INFO, "c", "arn:c", self.listed(), self.base.shards, 10.0, fail_on_data_loss=True
+            INFO,
+            "c",
+            "arn:c",
+            self.listed(),
+            self.base.shards,
+            10.0,
+            fail_on_data_loss=True,
+            parents_first=self.parents_first,
         )
+
+    def reconcile(self) -> None:
+        """What follows from what discovery knows is what would follow from it anew."""
+        self.discovery.reconcile(None, self.agent)  # type: ignore[arg-type]
+        drained = {s for s in self.shards if self.at_end(s)}
+        begun = self.agent.positions.keys() | drained
+        waiting = held_back(self.discovery.listed, begun, drained, parents_first=self.parents_first)
+        assert all(waiting.values()), f"not begun, and not held back: {waiting}"
 
     @rule()
     def discover(self) -> None:
         """ListShards, and what follows from it."""
-        self.discovery.listed = self.listed()
-        self.discovery._reconcile(self.agent)  # type: ignore[arg-type]
+        self.discovery.learn(self.listed(), everything=True)
+        self.reconcile()
+        listed_closed = {s for s, shard in self.listed().items() if shard.closed}
+        assert listed_closed & self.agent.positions.keys() <= self.agent.closed
+
+    @rule()
+    def discover_behind_the_last(self) -> None:
+        """ListShards for the shards behind the last one known: tells as much about what is new."""
+        last = max(self.discovery.listed, default="")
+        news = {s: shard for s, shard in self.listed().items() if s > last}
+        self.discovery.learn(news, everything=False)
+        self.reconcile()
+        assert self.discovery.listed.keys() >= self.listed().keys()
+        for shard_id, shard in self.listed().items():
+            assert self.discovery.listed[shard_id].closed == shard.closed
 
     def next_record(self, shard_id: str, position: Position) -> int:
         """Index of the first record behind a position."""
@@ -158,10 +200,15 @@ class World(RuleBasedStateMachine):
     @rule()
     def batch(self) -> None:
         """One micro-batch of all that is available."""
-        following = advance(self.base, self.agent.available(), self.discovery.listed)
+        following = advance(
+            self.base,
+            self.agent.available(),
+            self.discovery.listed,
+            parents_first=self.parents_first,
+        )
         for planned in ranges(self.base, following):
             shard = self.shards[planned.shard_id]
-            for parent in shard.parents:
+            for parent in shard.parents if self.parents_first else ():
                 assert (
                     self.base.ended(parent)
                     or parent in self.forgotten
@@ -208,7 +255,7 @@ class World(RuleBasedStateMachine):
         for place, (shard_id, _) in enumerate(self.order):
             seen.setdefault(shard_id, []).append(place)
         for shard_id, places in seen.items():
-            for parent in self.shards[shard_id].parents:
+            for parent in self.shards[shard_id].parents if self.parents_first else ():
                 assert max(seen.get(parent, [-1])) < min(places), f"{shard_id} before {parent}"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.agent import AgentOptions, ShardAgent
+from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
 from kinesis_ds.agent.client import stream_range
 from kinesis_ds.limits import MIB
-from kinesis_ds.options import AwsOptions
+from kinesis_ds.options import AwsOptions, PollingOptions
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, Position
 from kinesis_ds.shards import Shard
 from kinesis_ds.testing.hashing import hash_of
@@ -54,6 +55,23 @@ def starts(calls: list[Call]) -> list[str]:
     return [":".join(map(str, call.request["StartingPosition"].values())) for call in calls]
 
 
+def iterator_starts(kinesis: KinesisServer, shard_id: str = FIRST) -> list[str]:
+    """Where iterators were asked for, as ``TYPE``, ``TYPE:number`` or ``TYPE:time``."""
+    return [
+        ":".join(
+            str(call.request[member])
+            for member in ("ShardIteratorType", "StartingSequenceNumber", "Timestamp")
+            if member in call.request
+        )
+        for call in kinesis.calls.calls("GetShardIterator", shard_id)
+    ]
+
+
+def poll_calls(kinesis: KinesisServer, shard_id: str = FIRST) -> list[Call]:
+    """The GetRecords calls for a shard, oldest first."""
+    return kinesis.calls.calls("GetRecords", shard_id)
+
+
 def subscribe_calls(kinesis: KinesisServer, shard_id: str = FIRST) -> list[Call]:
     """The SubscribeToShard calls for a shard, oldest first; a call never answered is in it too."""
     return kinesis.calls.calls("SubscribeToShard", shard_id)
@@ -61,6 +79,9 @@ def subscribe_calls(kinesis: KinesisServer, shard_id: str = FIRST) -> list[Call]
 
 class Agent:
     """An agent, its network loop and the consumer it reads with. Close it when done.
+
+    Args:
+        mode: ``efo``; or ``polling``, without a consumer.
 
     Attributes:
         diagnosis: What the agent is told when it asks why a shard is refused; ``diagnosed`` counts.
@@ -73,6 +94,7 @@ class Agent:
         *,
         stream: str = STREAM,
         consumer: str = "reader",
+        mode: str = "efo",
         network: NetworkLoop | None = None,
         **options: Any,
     ) -> None:
@@ -83,13 +105,20 @@ class Agent:
         self.changes = 0
         self._at: dict[str, Position] = {}
         self._taken: dict[str, list[bytes]] = {}
-        arn, self.consumer_arn = _registered(kinesis, stream, consumer)
+        if mode == "polling":
+            described = kinesis.call("DescribeStreamSummary", StreamName=stream)
+            arn, self.consumer_arn = described["StreamDescriptionSummary"]["StreamARN"], ""
+            options.setdefault("polling", PollingOptions())
+        else:
+            arn, self.consumer_arn = registered(kinesis, stream, consumer)
         aws = AwsOptions("us-east-1", kinesis.endpoint, "access", "secret")
         self.network = network or fast_network(aws)
-        defaults = {"buffer_bytes": 64 * MIB, "idle_timeout_s": 300.0, "fail_on_data_loss": True}
+        self.host = AgentHost(options.pop("buffer_bytes", 64 * MIB))
+        defaults = {"idle_timeout_s": 300.0, "fail_on_data_loss": True}
         told: Any = {"host": "127.0.0.1", **defaults, **options}
         self.agent = ShardAgent(
             AgentOptions(stream, arn, self.consumer_arn, **told),
+            self.host,
             self.network,
             kinesis.clock,
             self._diagnose,
@@ -150,12 +179,11 @@ class Agent:
 
     def shard(self, shard_id: str = FIRST) -> dict[str, Any]:
         """A shard's counters."""
-        found: dict[str, Any] = self.agent.statistics()["shards"][shard_id]
+        found: dict[str, Any] = self.agent.statistics()[shard_id]
         return found
 
     def pool(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.agent.statistics()["pool"]
-        return found
+        return asdict(self.host.pool.statistics())
 
     def state(self, shard_id: str = FIRST) -> str:
         return str(self.shard(shard_id)["state"])
@@ -171,6 +199,7 @@ class Agent:
 
     def close(self) -> None:
         self.agent.close()
+        self.host.close()
         self.network.close()
 
     async def _diagnose(self, shard_id: str) -> KinesisConnectorError | None:
@@ -181,7 +210,7 @@ class Agent:
         self.changes += 1
 
 
-def _registered(kinesis: KinesisServer, stream: str, consumer: str) -> tuple[str, str]:
+def registered(kinesis: KinesisServer, stream: str, consumer: str) -> tuple[str, str]:
     """ARN of the stream and of its consumer, which is registered unless it is, and ACTIVE."""
     described = kinesis.call("DescribeStreamSummary", StreamName=stream)
     arn = described["StreamDescriptionSummary"]["StreamARN"]

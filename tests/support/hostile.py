@@ -153,20 +153,25 @@ def rows_in(batch: Any) -> list[Row]:
     return list(zip(*columns, times, strict=True))
 
 
-def record_texts(number: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+SHORT = st.binary(max_size=12)
+
+
+def record_texts(
+    number: st.SearchStrategy[bytes], data: st.SearchStrategy[bytes] = SHORT
+) -> st.SearchStrategy[bytes]:
     return object_of(
         SequenceNumber=number,
-        Data=st.binary(max_size=12).map(base64_of),
+        Data=data.map(base64_of),
         ApproximateArrivalTimestamp=st.integers(0, 2 * 10**12).map(lambda ms: dumped(ms / 1000)),
         PartitionKey=st.text(max_size=8).map(dumped),
     )
 
 
 @st.composite
-def records_text(draw: st.DrawFn, last: int = 60) -> bytes:
+def records_text(draw: st.DrawFn, last: int = 60, data: st.SearchStrategy[bytes] = SHORT) -> bytes:
     """A list of records that rise in their numbers, most of them as they should be."""
     numbers = sorted(draw(st.lists(st.integers(0, last), max_size=5)))
-    return array([draw(record_texts(st.just(b'"%d"' % n))) for n in numbers])
+    return array([draw(record_texts(st.just(b'"%d"' % n), data)) for n in numbers])
 
 
 EVENT_TEXTS = object_of(

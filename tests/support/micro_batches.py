@@ -37,15 +37,22 @@ class Row:
     number: int
     key: str | None
     data: bytes
+    stream: str
 
     def to_json(self) -> list[str | None]:
-        return [self.shard, str(self.number), self.key, self.data.hex()]
+        return [self.shard, str(self.number), self.key, self.data.hex(), self.stream]
 
 
 def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
     """What a task returns for a range."""
     return [
-        Row(item["shardId"], int(item["sequenceNumber"]), item["partitionKey"], item["data"])
+        Row(
+            item["shardId"],
+            int(item["sequenceNumber"]),
+            item["partitionKey"],
+            item["data"],
+            item["stream"],
+        )
         for batch in read_planned(planned, options.aws)
         for item in batch.to_pylist()
     ]
@@ -54,7 +61,7 @@ def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
 class Source(Protocol):
     """What drives a query: a :class:`Coordinator`, or one in another process."""
 
-    def latest(self, start: Offset | None) -> Offset: ...
+    def latest(self, start: Offset | None, *, everything: bool = False) -> Offset: ...
 
     def plan(self, start: Offset, end: Offset) -> list[Any]: ...
 
@@ -93,11 +100,19 @@ class MicroBatches:
     @property
     def rows(self) -> list[Row]:
         """Everything in the output, batch by batch."""
-        found = []
-        for batch in sorted(int(p.name) for p in (self.folder / "out").iterdir()):
-            for shard, number, key, data in orjson.loads(self._file("out", batch).read_bytes()):
-                found.append(Row(shard, int(number), key, bytes.fromhex(data)))
-        return found
+        return [row for rows in self.batches() for row in rows]
+
+    def batches(self) -> list[list[Row]]:
+        """The output of each batch that was run."""
+        return [
+            [
+                Row(shard, int(number), key, bytes.fromhex(data), stream)
+                for shard, number, key, data, stream in orjson.loads(
+                    self._file("out", batch).read_bytes()
+                )
+            ]
+            for batch in sorted(int(p.name) for p in (self.folder / "out").iterdir())
+        ]
 
     @property
     def data(self) -> list[bytes]:
@@ -111,7 +126,22 @@ class MicroBatches:
 
     # --- what Spark does ------------------------------------------------------------------------
 
-    def step(self) -> bool:
+    def available_now(self) -> int:
+        """As ``Trigger.AvailableNow`` does: batch after batch until the source says that there is
+        nothing more. Returns how many.
+        """
+        assert isinstance(self.coordinator, Coordinator)
+        self.coordinator.prepare_available_now()
+        batches = 0
+        while self.step():
+            batches += 1
+        return batches
+
+    def once(self) -> bool:
+        """As ``Trigger.Once`` does: one batch of all there is."""
+        return self.step(everything=True)
+
+    def step(self, *, everything: bool = False) -> bool:
         """Run the next batch, or run the last one again if it was not committed; False: no news."""
         logged = self._logged()
         if logged and not self._file("commits", logged[-1]).exists():
@@ -121,8 +151,9 @@ class MicroBatches:
         if self._restarted:
             self._restarted = False
             self.coordinator.plan(start, start)
-        end = decode_offset(_through_json(self.coordinator.latest(start)))
-        if end == start:
+        latest = self.coordinator.latest(start, **({"everything": True} if everything else {}))
+        end = decode_offset(_through_json(latest))
+        if encode_offset(end) == encode_offset(start):
             return False
         batch = len(logged)
         self._write("offsets", batch, encode_offset(end))

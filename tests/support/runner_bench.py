@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.decode import sequence_numbers
 from kinesis_ds.agent.frames import Message, MessageParser
 from kinesis_ds.agent.lanes import LaneExecutor
+from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
 from kinesis_ds.agent.subscription import Opened, Subscription, Tick
 from kinesis_ds.position import TRIM_HORIZON, Position

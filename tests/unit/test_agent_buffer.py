@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.decode import sequence_numbers
+from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.errors import AgentError, InternalError
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from tests.support.builders import records
@@ -306,6 +307,34 @@ def test_a_timestamp_start_holds_its_own_range() -> None:
     assert held(buffer, AtTimestamp(7), After("30")) == [10, 20, 30]
     assert held(buffer, AtTimestamp(8), After("30")) is None
     assert held(buffer, TRIM_HORIZON, After("30")) is None
+
+
+def test_numbers_and_times_have_no_order() -> None:
+    """A range that begins at a number, where the buffer began at a time, may begin before it; and
+    where a range ends that ends at a time, only reading tells. Both are read from Kinesis.
+    """
+    buffer = ShardBuffer("s", AtTimestamp(1000), BufferPool(1000))
+    buffer.append(records([10, 20]), After("20"), 0)
+
+    assert buffer.count(After("10"), After("20")) is None
+    assert buffer.count(AtTimestamp(1000), AtTimestamp(2000)) is None
+    buffer.free(After("10"))
+    assert buffer.count(After("10"), After("20")) == 1
+
+
+def test_a_time_that_moves_on_over_silence_holds_nothing() -> None:
+    """F24: a polled shard that waits for its first record moves on in time, without a batch."""
+    buffer = ShardBuffer("s", AtTimestamp(1000), BufferPool(1000))
+    buffer.append(None, AtTimestamp(1500), 0)
+    buffer.append(None, AtTimestamp(2000), 0)
+
+    assert buffer.count(AtTimestamp(1000), AtTimestamp(2000)) == 0
+    assert buffer.count(AtTimestamp(1000), AtTimestamp(2001)) is None
+    buffer.free(AtTimestamp(1500))
+    buffer.append(records([10]), After("10"), 0)
+    assert buffer.count(AtTimestamp(1500), AtTimestamp(2000)) == 0
+    assert buffer.count(AtTimestamp(1500), After("10")) == 1
+    assert buffer.count(AtTimestamp(1000), AtTimestamp(1500)) is None
 
 
 def test_the_end_of_the_shard_is_behind_everything() -> None:

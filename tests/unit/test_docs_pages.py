@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kinesis_ds import errors
-from kinesis_ds.agent.buffer import PoolStatistics
+from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.agent.runner import ShardCounters
 from kinesis_ds.agent.subscription import State
 from kinesis_ds.offsets import SourceOffset, decode_offset, encode_offset
-from kinesis_ds.schema import SOURCE_DDL
+from kinesis_ds.schema import source_ddl
 from kinesis_ds.writer.counters import SinkCounters
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -49,7 +49,7 @@ def test_every_column_is_explained() -> None:
     """Of the source, with its type, and of the sink."""
     source, _, sink = page("schema.md").partition("## Sink")
 
-    for name, kind in (column.split() for column in SOURCE_DDL.split(", ")):
+    for name, kind in (column.split() for column in source_ddl(metadata=True).split(", ")):
         assert f"| `{name}` | {kind} |" in source
     for row in (
         "`data` | binary or string",
@@ -66,4 +66,4 @@ def test_the_offset_that_is_shown_is_one() -> None:
 
     assert isinstance(offset, SourceOffset)
     assert encode_offset(offset) == shown
-    assert len(offset.single().shards) == 4
+    assert len(next(iter(offset.streams.values())).shards) == 4

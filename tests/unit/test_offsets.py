@@ -19,7 +19,9 @@ from kinesis_ds.offsets import (
 )
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
 
-GOLDEN = sorted((Path(__file__).parent.parent / "golden" / "v1").glob("*.json"))
+GOLDEN_FILES = Path(__file__).parent.parent / "golden"
+GOLDEN = sorted(GOLDEN_FILES.glob("v*/*.json"))
+CURRENT = sorted((GOLDEN_FILES / f"v{VERSION}").glob("*.json"))
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 
 
@@ -39,17 +41,25 @@ def test_golden_files_are_there() -> None:
     assert len(GOLDEN) >= 5
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", CURRENT, ids=lambda p: p.stem)
 def test_golden_offset_is_written_back_byte_for_byte(path: Path) -> None:
-    """A released offset is understood, and what is written for it is what that version wrote."""
+    """What this version writes is what its golden files hold."""
     text = path.read_text()
 
     assert json.dumps(encode_offset(decode_offset(json.loads(text))), separators=(",", ":")) == text
 
 
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_golden_offset_of_each_version_is_understood(path: Path) -> None:
+    """A released offset means today what it meant then, whichever version is written for it."""
+    offset = decode_offset(json.loads(path.read_text()))
+
+    assert decode_offset(json.loads(json.dumps(encode_offset(offset)))) == offset
+
+
 def test_golden_positions_mean_what_they_say() -> None:
     """The golden file with every kind of position decodes to those positions."""
-    path = next(p for p in GOLDEN if p.stem == "positions")
+    path = GOLDEN_FILES / "v1" / "positions.json"
 
     assert decode_offset(json.loads(path.read_text())) == SourceOffset(
         {
@@ -73,7 +83,8 @@ def test_golden_positions_mean_what_they_say() -> None:
 
 def test_the_initial_offset_is_always_the_same() -> None:
     """PySpark stores no initial offset, so it must be equal each time it is asked for."""
-    assert encode_offset(InitialOffset()) == {"v": 1, "initial": 1}
+    assert encode_offset(InitialOffset()) == {"v": 2, "initial": 1}
+    assert decode_offset({"v": 2, "initial": 1}) == InitialOffset()
     assert decode_offset({"v": 1, "initial": 1}) == InitialOffset()
 
 
@@ -187,15 +198,20 @@ def test_damage_of_any_size_is_told_in_short(place: str) -> None:
         assert len(str(caught.value)) < 800
 
 
-def test_single_refuses_more_than_one_stream() -> None:
-    """A checkpoint of several streams is refused by name instead of reading one of them."""
-    stream = StreamOffset("a", "arn:a", 1, "c")
+def test_when_a_shard_was_seen_and_where_a_batch_starts_are_kept() -> None:
+    """Version 2: a time beside a sequence number, and a batch's start that nothing else says."""
+    stream = StreamOffset(
+        "a", "arn:a", 1, "c", {"s": After("5", 1_700_000_000_123)}, start={"s": TRIM_HORIZON}
+    )
+    raw = encode_offset(SourceOffset({"arn:a": stream}))
 
-    assert SourceOffset({"arn:a": stream}).single() is stream
-    with pytest.raises(OffsetError, match=r"holds 2 streams.*arn:a, arn:b"):
-        SourceOffset({"arn:a": stream, "arn:b": stream}).single()
-    with pytest.raises(OffsetError, match="holds 0 streams"):
-        SourceOffset({}).single()
+    assert raw["streams"]["arn:a"]["shards"] == {"s": "AFTER:5@1700000000123"}
+    assert raw["streams"]["arn:a"]["from"] == {"s": "TRIM_HORIZON"}
+    found = decode_offset(raw)
+    assert isinstance(found, SourceOffset)
+    assert found.streams["arn:a"].shards["s"].seen_ms == 1_700_000_000_123  # type: ignore[union-attr]
+    assert found.streams["arn:a"] == stream
+    assert found.streams["arn:a"].with_shards({}).start is None
 
 
 def test_ended_tells_the_shard_end_only() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB
+from kinesis_ds.option_table import OPTIONS, Option
 from kinesis_ds.option_values import Latest
 from kinesis_ds.options import (
-    OPTIONS,
     AwsOptions,
-    Option,
+    PollingOptions,
     ReadOptions,
     StreamId,
     WriteOptions,
@@ -46,13 +46,27 @@ def refusal(options: dict[str, str], *, of_read: bool = True) -> str:
 def test_defaults_of_a_source() -> None:
     """What a query gets that names its stream only."""
     assert read() == ReadOptions(
-        stream=StreamId("orders"),
+        streams=(StreamId("orders"),),
         aws=AwsOptions(),
+        mode="efo",
         initial_position=Latest(),
-        consumer_name=None,
+        ending_position=Latest(),
+        consumer_names=(),
+        consumer_prefix="kinesis_ds_",
+        registered_consumers=(),
         register_timeout_s=300.0,
         deregister=False,
+        deregister_timeout_s=300.0,
+        consumer_refresh_s=300.0,
         fail_on_data_loss=True,
+        max_records=None,
+        max_bytes=None,
+        parents_first=True,
+        deaggregate=True,
+        metadata=False,
+        polling=PollingOptions(min_period_s=0.2, max_records=10_000, bytes_per_s=2 * MIB),
+        shards_per_task=None,
+        max_tasks=None,
         buffer_bytes=256 * MIB,
         discovery_interval_s=10.0,
         idle_timeout_s=30.0,
@@ -105,11 +119,21 @@ VALUES = {
     "awsAccessKey": "key",
     "awsSecretKey": "secret",
     "sessionToken": "token",
+    "roleArn": "arn:aws:iam::123456789012:role/reader",
+    "roleSessionName": "session",
+    "stsEndpoint": "http://localhost:4566",
     "initialPosition": "trim_horizon",
-    "consumerMode": "efo",
+    "consumerMode": "polling",
     "consumerName": "app",
     "failOnDataLoss": "false",
-    "shardFetchInterval": "30s",
+    "maxRecordsPerFetch": "17",
+}
+COMPANY = {
+    "awsAccessKey": {"awsSecretKey": "x"},
+    "awsSecretKey": {"awsAccessKey": "x"},
+    "sessionToken": {"awsAccessKey": "x", "awsSecretKey": "x"},
+    "roleSessionName": {"roleArn": "arn:aws:iam::123456789012:role/reader"},
+    "stsEndpoint": {"roleArn": "arn:aws:iam::123456789012:role/reader"},
 }
 
 
@@ -120,17 +144,31 @@ VALUES = {
 )
 def test_an_alias_means_the_same(option: Option, alias: str) -> None:
     """A job of another connector moves over without renaming its options."""
-    company = {
-        "awsAccessKey": {"awsSecretKey": "x"},
-        "awsSecretKey": {"awsAccessKey": "x"},
-        "sessionToken": {"awsAccessKey": "x", "awsSecretKey": "x"},
-    }.get(option.key, {})
-    stream = {} if option.key in ("streamName", "streamARN") else {"streamName": "orders"}
+    options = dict(COMPANY.get(option.key, {}))
+    if option.key not in ("streamName", "streamARN"):
+        options["streamName"] = "orders"
+    if option.consumer == "polling":
+        options["consumerMode"] = "polling"
     value = VALUES[option.key]
 
-    assert parse_read_options({**stream, **company, alias: value}) == parse_read_options(
-        {**stream, **company, option.key: value}
-    )
+    by_alias = parse_read_options({**options, alias: value})
+    assert by_alias == parse_read_options({**options, option.key: value})
+    if option.key not in ("streamName", "streamARN"):
+        assert by_alias != parse_read_options({**options, option.key: value, **_another(option)})
+
+
+def _another(option: Option) -> dict[str, str]:
+    """Another value of an option, so that a name that does nothing is found out."""
+    others = {
+        "consumerMode": "efo",
+        "failOnDataLoss": "true",
+        "initialPosition": "latest",
+        "maxRecordsPerFetch": "18",
+        "roleArn": "arn:aws:iam::123456789012:role/writer",
+        "endpoint": "http://localhost:4567",
+        "stsEndpoint": "http://localhost:4567",
+    }
+    return {option.key: others.get(option.key, "other")}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +176,7 @@ def test_an_alias_means_the_same(option: Option, alias: str) -> None:
 )
 def test_names_have_no_case(spelling: str) -> None:
     """Spark lower-cases option names on some paths."""
-    assert read(**{spelling: "app"}).consumer_name == "app"
+    assert read(**{spelling: "app"}).consumer_names == ("app",)
 
 
 def test_two_names_of_one_option_with_one_value_are_fine() -> None:
@@ -188,7 +226,6 @@ def test_initial_position(text: str, expected: object) -> None:
         "at_timestamp",
         "at_timestamp tomorrow",
         "at_timestamp 12",
-        "at_timestamp 1795176000000",
         "at_timestamp 1969-12-31T23:59:59Z",
         "2026-11-20",
     ],
@@ -313,7 +350,7 @@ def test_an_endpoint_that_is_no_url_is_refused(text: str) -> None:
     assert "http://host[:port]" in refusal({"streamName": "s", "endpoint": text})
 
 
-@pytest.mark.parametrize("text", ["", " ", "a/b", "ä", "x" * 129, "arn:aws:kinesis"])
+@pytest.mark.parametrize("text", ["", " ", "a/b", "ä", "x" * 129, "a,,b", "a,"])
 def test_a_stream_name_has_its_alphabet(text: str) -> None:
     """What AWS would refuse is refused before a call."""
     assert "1 to 128 letters" in refusal({"streamName": text})
@@ -344,10 +381,56 @@ def test_an_empty_text_is_refused() -> None:
 
 
 def test_the_region_of_an_arn_is_used() -> None:
-    """An ARN says where its stream is; the option wins."""
+    """An ARN says where its stream is, and so does an endpoint of AWS."""
     assert parse_read_options({"streamARN": ARN}).aws.region == "eu-central-1"
-    assert parse_read_options({"streamARN": ARN, "region": "us-east-1"}).aws.region == "us-east-1"
+    assert parse_read_options({"streamARN": ARN, "kinesis.region": "x"}).aws.region == (
+        "eu-central-1"
+    )
     assert read().aws.region is None
+
+
+def test_a_region_that_contradicts_the_stream_is_refused() -> None:
+    """Unless a server of one's own takes any region for its own."""
+    said = refusal({"streamARN": ARN, "region": "us-east-1"})
+    assert "region is 'us-east-1', and streamARN is in eu-central-1; leave region out" in said
+
+    local = {"streamARN": ARN, "region": "us-east-1", "endpoint": "http://localhost:4566"}
+    assert parse_read_options(local).aws.region == "us-east-1"
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://kinesis.us-east-2.amazonaws.com",
+        "https://kinesis.us-east-2.amazonaws.com:443/",
+        "https://kinesis-fips.us-east-2.amazonaws.com",
+        "https://KINESIS.us-east-2.api.aws",
+        "https://vpce-0a1b-2c3d.kinesis.us-east-2.vpce.amazonaws.com",
+        "https://123456789012.data-kinesis.us-east-2.amazonaws.com",
+    ],
+)
+def test_the_region_of_an_endpoint_of_aws_is_used(endpoint: str) -> None:
+    """Jobs of other connectors give nothing else; a request signed for elsewhere is refused."""
+    assert read(endpoint=endpoint).aws.region == "us-east-2"
+    assert read(endpoint=endpoint, region="us-east-2").aws.region == "us-east-2"
+    assert "region is 'eu-west-1', and endpoint is in us-east-2" in refusal(
+        {"streamName": "s", "endpoint": endpoint, "region": "eu-west-1"}
+    )
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://localhost:4566",
+        "https://kinesis.example.com",
+        "https://kinesis.us-east-2.amazonaws.com.example.com",
+        "http://kinesis.us-east-2.localhost.localstack.cloud:4566",
+    ],
+)
+def test_another_endpoint_names_no_region(endpoint: str) -> None:
+    """A server of one's own is in the region that its user says."""
+    assert read(endpoint=endpoint).aws.region is None
+    assert read(endpoint=endpoint, region="eu-west-1").aws.region == "eu-west-1"
 
 
 def test_a_stream_is_named_in_requests_the_way_it_was_given() -> None:
@@ -417,6 +500,24 @@ def test_an_unknown_option_like_no_other_has_no_hint() -> None:
     assert "did you mean batchMax" not in refusal({"streamName": "s", "batchMaxRecord": "x"})
 
 
+def test_a_hint_is_given_for_the_first_twenty_only() -> None:
+    """Looking for likenesses takes its time; but every unknown option is named."""
+    said = refusal({"streamName": "s", **{f"streamNam{i}": "x" for i in range(30)}})
+
+    assert said.count("unknown option") == 30
+    assert said.count("did you mean streamName?") == 20
+
+
+def test_which_options_are_secrets() -> None:
+    """Their values are in no message, and the page says so."""
+    assert {o.key for o in OPTIONS if o.secret} == {
+        "awsAccessKey",
+        "awsSecretKey",
+        "sessionToken",
+        "roleExternalId",
+    }
+
+
 def test_an_option_of_the_other_mode_is_told_so() -> None:
     """An option of the source on a sink is no typo."""
     said = refusal({"streamName": "s", "consumerName": "x"}, of_read=False)
@@ -473,7 +574,9 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
 
 @pytest.mark.parametrize("key", ["consumerMode", "kinesis.consumerType"])
 def test_the_consumer_modes_of_other_connectors(key: str) -> None:
-    """Enhanced fan-out is accepted by either of its names; polling is refused with a reason."""
+    """Both ways to read are accepted by either of their names."""
     assert read(**{key: "SubscribeToShard"}) == read(**{key: "efo"}) == read()
-    said = refusal({"streamName": "s", key: "polling"})
-    assert "consumerMode is 'polling', expected efo (polling is not in this version)" in said
+    assert read(**{key: "GetRecords"}) == read(**{key: "polling"})
+    assert read(**{key: "polling"}).mode == "polling"
+    said = refusal({"streamName": "s", key: "push"})
+    assert "consumerMode is 'push', expected efo or polling" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devtools.options_page import PAGE, page
-from kinesis_ds.options import OPTIONS
+from kinesis_ds.option_table import IGNORED, OPTIONS, REFUSED
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -13,10 +13,20 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_option_and_alias_has_its_row() -> None:
     """None is left out for being of an unforeseen mode."""
-    rows = [line for line in page().splitlines() if line.startswith("| `")]
+    sections = page().partition("## Options of other connectors")[0]
+    rows = [line for line in sections.splitlines() if line.startswith("| `")]
 
     assert len(rows) == len(OPTIONS)
     for option in OPTIONS:
         (row,) = [r for r in rows if r.startswith(f"| `{option.key}` ")]
-        assert all(f"`{alias}`" in row for alias in option.aliases)
+        assert all(f"`{name}`" in row for name in option.parsers)
         assert option.doc in row
+
+
+def test_what_is_none_here_is_listed_with_what_there_is_instead() -> None:
+    """An option of another connector is looked up where the others are."""
+    elsewhere = page().partition("## Options of other connectors")[2]
+    ignored, _, refused = elsewhere.partition("Refused")
+
+    assert all(f"`{name}`" in ignored for of in IGNORED for name in of.names)
+    assert all(f"`{name}`" in refused for of in REFUSED for name in of.names)

@@ -12,8 +12,8 @@ import pytest
 from kinesis_ds import errors
 from kinesis_ds.agent import subscription
 from kinesis_ds.agent.agent import AgentOptions
-from kinesis_ds.agent.buffer import PoolStatistics
 from kinesis_ds.agent.frames import Message
+from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.agent.server import AgentAddress
 from kinesis_ds.offsets import InitialOffset, SourceOffset, StreamOffset
 from kinesis_ds.option_values import Latest
@@ -82,7 +82,7 @@ VALUES = [
     parse_read_options(RAW).aws,
     ADDRESS,
     PLANNED,
-    AgentOptions("orders", "arn", "consumer", 1, 1.0, fail_on_data_loss=True, host="h"),
+    AgentOptions("orders", "arn", "consumer", 1.0, fail_on_data_loss=True, host="h"),
     PoolStatistics(1, 2, 3, 4, 5, 6),
     Message(b"raw", 0),
     *stimuli(),
@@ -142,7 +142,7 @@ def test_a_partition_carries_its_range() -> None:
     partition = RangePartition(PLANNED)
     again = pickle.loads(pickle.dumps(partition))  # noqa: S301
 
-    assert again.planned == PLANNED
+    assert again.ranges == (PLANNED,)
     assert SECRET not in repr(partition)
     assert SECRET not in str(partition.value)
 
@@ -152,5 +152,9 @@ def test_a_reader_travels_without_what_it_runs() -> None:
     reader = KinesisStreamReader(parse_read_options(RAW))
     again = pickle.loads(pickle.dumps(reader))  # noqa: S301
 
-    assert vars(again) == {"_options": parse_read_options(RAW), "_coordinator": None}
+    assert vars(again) == {
+        "_options": parse_read_options(RAW),
+        "_coordinator": None,
+        "_asked": None,
+    }
     again.stop()

@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kinesis_ds.offsets import StreamOffset
 from kinesis_ds.option_values import InitialPosition, Latest
-from kinesis_ds.planning import ShardRange, advance, first_positions, has_news, pin_now_ms, ranges
+from kinesis_ds.planning import (
+    ShardRange,
+    advance,
+    everything_until,
+    first_positions,
+    has_news,
+    pin_now_ms,
+    ranges,
+    share_out,
+)
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from tests.support.builders import listing, shard
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Mapping
 
     from kinesis_ds.shards import ShardMap
@@ -304,3 +316,122 @@ def test_has_news(
 def test_ranges(start: StreamOffset, end: StreamOffset, expected: list[ShardRange]) -> None:
     """A batch has one range for each shard that moved, from where the last batch ended."""
     assert ranges(start, end) == expected
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "expected"),
+    [
+        pytest.param(10, {"a": 3, "b": 4}, {"a": 3, "b": 4}, id="enough for all"),
+        pytest.param(10, {"a": 100, "b": 100}, {"a": 5, "b": 5}, id="equal parts"),
+        pytest.param(10, {"a": 100, "b": 2}, {"a": 8, "b": 2}, id="what one does not need"),
+        pytest.param(1, {"a": 5, "b": 5, "c": 5}, {"a": 1, "b": 0, "c": 0}, id="the first"),
+        pytest.param(5, {"a": 5, "b": 5, "c": 5}, {"a": 2, "b": 2, "c": 1}, id="the remainder"),
+        pytest.param(7, {"a": 100, "b": 1, "c": 100}, {"a": 3, "b": 1, "c": 3}, id="in turn"),
+        pytest.param(3, {}, {}, id="nobody"),
+    ],
+)
+def test_a_limit_is_shared_out(
+    limit: int, wanted: dict[str, int], expected: dict[str, int]
+) -> None:
+    """Equal parts to those who want them, the remainder to the most urgent."""
+    assert share_out(limit, wanted, list(wanted)) == expected
+
+
+@given(
+    st.integers(1, 1000),
+    st.dictionaries(st.integers(0, 20), st.integers(0, 300), max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_shares_are_fair_and_use_the_limit(
+    limit: int, wanted: dict[int, int], rng: random.Random
+) -> None:
+    """All of the limit that anybody wants is given; who got less than he wants got no less, but
+    for one, than anybody else.
+    """
+    order = list(wanted)
+    rng.shuffle(order)
+    shares = share_out(limit, wanted, order)
+
+    assert shares.keys() == wanted.keys()
+    assert all(0 <= shares[name] <= wanted[name] for name in wanted)
+    assert sum(shares.values()) == min(limit, sum(wanted.values()))
+    short = [name for name in wanted if shares[name] < wanted[name]]
+    most = max(shares.values(), default=0)
+    assert all(shares[name] >= most - 1 for name in short)
+    ranks = [shares[name] for name in order if name in short]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+# --- everything at once -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "listed", "expected"),
+    [
+        pytest.param({}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="from the oldest"),
+        pytest.param(
+            {"p": END},
+            SPLIT,
+            {"p": END, "a": AtTimestamp(50), "b": AtTimestamp(50)},
+            id="a tombstone stays",
+        ),
+        pytest.param(
+            {"g0": After("5")},
+            LINE,
+            {"g0": END, "g1": END, "g2": AtTimestamp(50)},
+            id="through closed shards",
+        ),
+        pytest.param(
+            {"a": AtTimestamp(60)}, listing(shard("a")), {"a": AtTimestamp(60)}, id="later"
+        ),
+        pytest.param(
+            {"gone": END}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="forgotten"
+        ),
+    ],
+)
+def test_everything_until_a_time(
+    start: Mapping[str, Position], listed: ShardMap, expected: Mapping[str, Position]
+) -> None:
+    """Open shards to the time, closed ones to their end, never backwards."""
+    assert everything_until(start, listed, 50) == expected
+
+
+# --- positions by shard -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "listed", "expected"),
+    [
+        pytest.param(
+            {"a": After("7"), "b": Latest()},
+            OPEN,
+            {"a": After("7"), "b": AtTimestamp(77)},
+            id="as they are",
+        ),
+        pytest.param({"g2": After("7")}, LINE, {"g0": END, "g1": END, "g2": After("7")}, id="done"),
+        pytest.param({"g1": After("7")}, LINE, {"g0": END, "g1": After("7")}, id="children later"),
+        pytest.param({"a": After("7")}, OPEN, {"a": After("7")}, id="others are found later"),
+        pytest.param(
+            {"m": After("7"), "l": After("3")},
+            MERGE,
+            {"m": After("7"), "l": After("3"), "r": END},
+            id="a named parent is read",
+        ),
+    ],
+)
+def test_first_positions_by_shard(
+    named: Mapping[str, Position | Latest], listed: ShardMap, expected: Mapping[str, Position]
+) -> None:
+    """Named shards start there; what they came from is done."""
+    assert first_positions(named, listed, 77) == expected
+
+
+def test_children_beside_their_parents() -> None:
+    """With parentsFirst=false nothing waits."""
+    base = at(p=TRIM)
+    available = {"p": After("5"), "a": After("9")}
+    assert advance(base, available, SPLIT).shards == {"p": After("5")}
+    assert advance(base, available, SPLIT, parents_first=False).shards == available

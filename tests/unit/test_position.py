@@ -9,10 +9,13 @@ from kinesis_ds.position import (
     SHARD_END,
     TRIM_HORIZON,
     After,
+    At,
     AtTimestamp,
     Position,
+    may_hold_records,
     parse_position,
     precedes,
+    seen_later,
 )
 
 
@@ -26,6 +29,8 @@ from kinesis_ds.position import (
         (After("0"), "AFTER:0"),
         (After("000042"), "AFTER:000042"),
         (After("9" * 129), "AFTER:" + "9" * 129),
+        (After("5", 1_795_176_000_123), "AFTER:5@1795176000123"),
+        (At("42"), "AT:42"),
     ],
 )
 def test_a_position_reads_back_as_it_was_written(position: Position, text: str) -> None:
@@ -78,7 +83,9 @@ def test_what_is_no_position_is_refused(text: object) -> None:
         (TRIM_HORIZON, After("0"), True),
         (TRIM_HORIZON, SHARD_END, True),
         (AtTimestamp(1), TRIM_HORIZON, False),
-        (AtTimestamp(1), AtTimestamp(2), False),
+        (AtTimestamp(1), AtTimestamp(2), True),
+        (AtTimestamp(2), AtTimestamp(1), False),
+        (AtTimestamp(1), AtTimestamp(1), False),
         (AtTimestamp(1), After("0"), True),
         (AtTimestamp(1), SHARD_END, True),
         (After("1"), TRIM_HORIZON, False),
@@ -106,3 +113,40 @@ def test_equal_positions_are_equal_values() -> None:
         TRIM_HORIZON,
         SHARD_END,
     }
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (After("5", 10), After("5", 11), True),
+        (After("5"), After("0005", 11), True),
+        (After("5", 11), After("5", 11), False),
+        (After("5", 11), After("5", 10), False),
+        (After("5", 11), After("5"), False),
+        (After("5", 10), After("6", 11), False),
+        (TRIM_HORIZON, After("5", 11), False),
+        (AtTimestamp(1), AtTimestamp(2), False),
+    ],
+)
+def test_seen_for_longer(left: Position, right: Position, *, expected: bool) -> None:
+    """The same position, later: nothing new, and younger in a checkpoint (F24)."""
+    assert seen_later(left, right) is expected
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (TRIM_HORIZON, AtTimestamp(5), True),
+        (After("9"), AtTimestamp(5), True),
+        (AtTimestamp(4), AtTimestamp(5), True),
+        (AtTimestamp(5), AtTimestamp(5), False),
+        (AtTimestamp(6), AtTimestamp(5), False),
+        (SHARD_END, AtTimestamp(5), False),
+        (After("1"), After("2"), True),
+        (After("2"), After("2", 7), False),
+        (AtTimestamp(6), SHARD_END, True),
+    ],
+)
+def test_ranges_that_may_hold_records(start: Position, end: Position, *, expected: bool) -> None:
+    """A range may end at a time; what lies before it, the records tell."""
+    assert may_hold_records(start, end) is expected

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from kinesis_ds.aws.streams import StreamInfo
-from kinesis_ds.errors import InternalError, OffsetError
+from kinesis_ds.errors import InternalError, OffsetError, StreamRecreatedError
 from kinesis_ds.offsets import InitialOffset, SourceOffset, StreamOffset, encode_offset
-from kinesis_ds.options import parse_read_options
-from kinesis_ds.position import After
-from kinesis_ds.reader.coordinator import Coordinator, _check_identity
+from kinesis_ds.options import StreamChoice, StreamId, parse_read_options
+from kinesis_ds.position import TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.reader.coordinator import Coordinator
+from kinesis_ds.reader.reading import StreamReading
 from kinesis_ds.reader.stream import KinesisStreamReader
 from kinesis_ds.testing import ManualClock
+from tests.support.builders import listing, shard
 
+HOUR_MS = 3_600_000
 OPTIONS = parse_read_options({"streamName": "orders"})
 BASE = StreamOffset("orders", "arn:orders", 5, "consumer", {"s": After("1")})
 
@@ -45,25 +51,55 @@ def test_statistics_before_anything_name_the_stream() -> None:
     assert coordinator().statistics() == {"kind": "source", "stream": "orders"}
 
 
-@pytest.mark.parametrize(
-    ("info", "said"),
-    [
-        (
-            StreamInfo("other", "arn:other", 5, "ACTIVE", None),
-            "belongs to the stream arn:orders, and the query reads arn:other",
-        ),
-        (StreamInfo("orders", "arn:orders", 6, "ACTIVE", None), "deleted and created again"),
-    ],
-)
-def test_a_checkpoint_of_another_stream_is_refused(info: StreamInfo, said: str) -> None:
-    """Neither another stream's positions nor those of a stream before are continued."""
-    with pytest.raises(OffsetError, match=said):
-        _check_identity(BASE, info)
+def reading(info: StreamInfo, *, fail_on_data_loss: bool = True) -> StreamReading:
+    options = replace(OPTIONS, fail_on_data_loss=fail_on_data_loss)
+    listed = listing(shard("p", closed=True), shard("s", "p"))
+    network: Any = None
+    choice = StreamChoice(StreamId("orders"))
+    return StreamReading(options, choice, info, listed, network, ManualClock())
+
+
+CREATED_AGAIN = StreamInfo("orders", "arn:orders", 6, "ACTIVE", None)
+
+
+def test_a_checkpoint_of_a_stream_created_again_is_refused() -> None:
+    """The positions of a stream before are not continued."""
+    with pytest.raises(StreamRecreatedError, match="deleted and created again"):
+        reading(CREATED_AGAIN).checked(BASE)
+
+
+def test_with_the_users_leave_a_stream_created_again_is_read_from_its_oldest_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """F22: never from now on."""
+    found = reading(CREATED_AGAIN, fail_on_data_loss=False).checked(BASE)
+
+    assert found == StreamOffset("orders", "arn:orders", 6, "consumer", {"p": TRIM_HORIZON})
+    assert "created again" in caplog.text
 
 
 def test_a_checkpoint_of_this_stream_is_accepted() -> None:
     """Same ARN, same creation."""
-    _check_identity(BASE, StreamInfo("orders", "arn:orders", 5, "ACTIVE", None))
+    info = StreamInfo("orders", "arn:orders", 5, "ACTIVE", None)
+    assert reading(info).checked(BASE) is BASE
+
+
+@pytest.mark.parametrize(
+    ("ago_hours", "expected"),
+    [
+        (23, {"p": AtTimestamp(77 * HOUR_MS), "s": AtTimestamp(77 * HOUR_MS)}),
+        (25, {"p": TRIM_HORIZON}),
+    ],
+)
+def test_a_start_before_all_that_is_kept_is_the_oldest_record(
+    ago_hours: int, expected: dict[str, Position]
+) -> None:
+    """A time older than the retention would look like a loss to the query when it comes back."""
+    info = StreamInfo("orders", "arn:orders", 5, "ACTIVE", None, retention_hours=24)
+    start = AtTimestamp(77 * HOUR_MS)
+
+    found = reading(info).at_start("consumer", start, start.ms + ago_hours * HOUR_MS)
+    assert found.shards == expected
 
 
 def test_the_readers_initial_offset_is_constant_and_needs_no_network() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from kinesis_ds.errors import (
     KinesisConnectorError,
     OffsetError,
     StreamNotFoundError,
+    ThrottledError,
 )
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.reader.discovery import Discovery
@@ -73,6 +75,8 @@ class ScriptedClient:
         self.consumer_arn = "arn:c"
         self.requests: list[dict[str, Any]] = []
         self.times: list[float] = []
+        self.described: list[float] = []
+        self.looked_up = 0
 
     @property
     def client(self) -> ScriptedClient:
@@ -90,6 +94,8 @@ class ScriptedClient:
         return {"Shards": [raw(s) for s in found]}
 
     async def describe_stream_summary(self, **request: Any) -> dict[str, Any]:
+        self.looked_up += 1
+        await asyncio.sleep(0.1)
         summary = {
             "StreamName": "orders",
             "StreamARN": "arn:orders",
@@ -99,6 +105,7 @@ class ScriptedClient:
         return {"StreamDescriptionSummary": summary}
 
     async def describe_stream_consumer(self, **request: Any) -> dict[str, Any]:
+        self.described.append(asyncio.get_running_loop().time())
         if self.consumer is None:
             raise refused("ResourceNotFoundException")
         described = {"ConsumerStatus": self.consumer, "ConsumerARN": self.consumer_arn}
@@ -115,9 +122,19 @@ def discovery(
     positions: Mapping[str, Position],
     *,
     fail_on_data_loss: bool = True,
+    consumer_refresh_s: float = 1e9,
+    **options: Any,
 ) -> Discovery:
     return Discovery(
-        INFO, "app", "arn:c", listed, positions, 10.0, fail_on_data_loss=fail_on_data_loss
+        INFO,
+        "app",
+        "arn:c",
+        listed,
+        positions,
+        10.0,
+        fail_on_data_loss=fail_on_data_loss,
+        consumer_refresh_s=consumer_refresh_s,
+        **options,
     )
 
 
@@ -221,7 +238,7 @@ def test_a_shard_that_is_listed_as_closed_is_told_to_the_agent() -> None:
         agent,
     )
 
-    assert set(agent.closed) == {"p"}
+    assert agent.closed == ["p"], "once"
 
 
 def test_all_pages_are_read() -> None:
@@ -252,7 +269,7 @@ def test_a_listing_that_fails_for_a_moment_is_tried_again(
 
     assert found.failure is None
     assert set(agent.assigned) == {"a"}
-    assert "could not be listed" in caplog.text
+    assert "discovery was held up" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -325,6 +342,135 @@ def test_a_checkpointed_shard_that_is_gone_may_be_left_out(
     assert len([r for r in caplog.records if "Shard x" in r.message]) == 1
 
 
+def asked_behind(client: ScriptedClient) -> list[str | None]:
+    """Behind which shard each look asked."""
+    return [r.get("ExclusiveStartShardId") for r in client.requests if "NextToken" not in r]
+
+
+def many(count: int) -> dict[str, Shard]:
+    return listing(*(shard(f"shardId-{n:012d}") for n in range(count)))
+
+
+def test_ten_thousand_shards_at_rest_are_one_call_and_no_work() -> None:
+    """Nothing that is as long as the list is gone through, however often a shard breaks."""
+    listed = many(10_000)
+    agent = NotingAgent()
+    found, client = discovery(listed, {}), ScriptedClient([])
+
+    async def main() -> None:
+        task = asyncio.ensure_future(found.run(client, agent))  # type: ignore[arg-type]
+        await asyncio.sleep(1)
+        assert len(agent.assigned) == 10_000
+        agent.available = None  # type: ignore[assignment]  # not to be called any more
+        for _ in range(100):
+            found.poke()
+            await asyncio.sleep(1)
+        await ended(task)
+
+    run_in_virtual_time(main())
+    assert found.failure is None
+    assert found.listed is listed
+    assert set(asked_behind(client)) == {"shardId-000000009999"}
+
+
+def test_all_shards_are_listed_now_and_then() -> None:
+    """Those that the stream has forgotten leave, at the sixtieth interval."""
+    found = discovery(many(200), {})
+    client = ScriptedClient(*[[]] * 59, list(many(200).values())[100:])
+    run(found, client, NotingAgent(), for_s=600.5)
+
+    assert asked_behind(client) == ["shardId-000000000199"] * 59 + [None]
+    assert len(found.listed) == 100
+
+
+def test_few_shards_are_all_listed_when_one_of_them_breaks() -> None:
+    """It costs the same call, and finds shards whose ids are not in the order of their creation."""
+    agent = NotingAgent()
+    found = discovery(listing(shard("m")), {})
+    client = ScriptedClient([shard("m", closed=True), shard("a", "m"), shard("b", "m")])
+
+    async def main() -> None:
+        task = asyncio.ensure_future(found.run(client, agent))  # type: ignore[arg-type]
+        found.poke()
+        await asyncio.sleep(2)
+        agent.assigned["m"] = SHARD_END
+        found.poke()
+        await asyncio.sleep(2)
+        await ended(task)
+
+    run_in_virtual_time(main())
+    assert asked_behind(client)[0] is None
+    assert agent.assigned.keys() == {"m", "a", "b"}
+
+
+def test_a_new_shard_closes_its_parents_for_the_agent() -> None:
+    """What is listed are only the children."""
+    agent = NotingAgent()
+    found = discovery(listing(shard("m"), shard("n")), {})
+    run(found, ScriptedClient([shard("x", "m"), shard("y", "m")], []), agent, for_s=30)
+
+    assert agent.closed == ["m"]
+    assert found.listed["m"].closed
+    assert agent.assigned.keys() == {"m", "n"}, "the children wait"
+
+
+def test_children_may_be_begun_beside_their_parents() -> None:
+    """parentsFirst=false."""
+    agent = NotingAgent()
+    found = discovery(SPLIT, {"p": After("5")}, parents_first=False)
+    run(found, ScriptedClient([]), agent, for_s=0.5)
+
+    assert agent.assigned == {"p": After("5"), "a": TRIM_HORIZON, "b": TRIM_HORIZON}
+
+
+def test_a_new_query_begins_at_an_old_time_without_a_question() -> None:
+    """Only behind a checkpoint can records have expired that were still to be read."""
+    agent = NotingAgent()
+    found = discovery(listing(shard("a")), {"a": AtTimestamp(1)}, resumed=False)
+    run(found, ScriptedClient([]), agent, for_s=0.5)
+
+    assert agent.assigned == {"a": AtTimestamp(1)}
+
+
+def test_the_consumer_is_looked_for_at_its_interval() -> None:
+    """A call each time, however often shards are listed."""
+    client = ScriptedClient([])
+    run(discovery({}, {}, consumer_refresh_s=25.0), client, NotingAgent(), for_s=101)
+
+    assert client.described == [25.0, 50.0, 75.0, 100.0]
+    assert client.times == [float(t) for t in range(10, 101, 10)]
+
+
+@pytest.mark.parametrize("status", [None, "DELETING"])
+@pytest.mark.parametrize(
+    ("own", "remedy"), [(True, "registers the consumer again"), (False, "Register it again")]
+)
+def test_a_consumer_that_is_gone_fails_the_query(
+    status: str | None, own: bool, remedy: str
+) -> None:
+    """Found out by looking; who registers it again depends on whose it is."""
+    client = ScriptedClient([])
+    client.consumer = status
+    found = discovery({}, {}, consumer_refresh_s=25.0, own_consumer=own)
+    run(found, client, NotingAgent())
+
+    assert isinstance(found.failure, ConsumerError)
+    assert remedy in str(found.failure)
+    assert client.described == [25.0]
+
+
+def test_without_a_consumer_none_is_looked_for() -> None:
+    """Polling has none."""
+    client = ScriptedClient([shard("a")])
+    client.consumer = None
+    found = Discovery(INFO, "", "", {}, {}, 10.0, fail_on_data_loss=True, consumer_refresh_s=5.0)
+    run(found, client, NotingAgent())
+
+    assert found.failure is None
+    assert client.described == []
+    assert explained(found, client, "a") is None
+
+
 def explained(
     found: Discovery, client: ScriptedClient, shard_id: str
 ) -> KinesisConnectorError | None:
@@ -369,3 +515,61 @@ def test_a_shard_that_expired_is_named() -> None:
 
     assert isinstance(error, DataLossError)
     assert "AFTER:5" in str(error)
+
+
+def test_shards_that_ask_together_share_one_diagnosis() -> None:
+    """What one of them meets is met by all: ten thousand must not ask ten thousand times."""
+    found, client = discovery({}, {}), ScriptedClient([shard("a")])
+
+    async def main() -> None:
+        def ask(count: int) -> list[asyncio.Future[KinesisConnectorError | None]]:
+            asks = [found.explain(client, "a") for _ in range(count)]  # type: ignore[arg-type]
+            return [asyncio.ensure_future(a) for a in asks]
+
+        first = ask(1)
+        await asyncio.sleep(0.05)
+        # Begun while the first was under way: what it had looked at already may be gone since.
+        others = ask(100)
+        assert await asyncio.gather(*first, *others) == [None] * 101
+        assert client.looked_up == 2
+        client.consumer = None
+        errors = await asyncio.gather(*ask(100))
+        assert client.looked_up == 3
+        assert all(isinstance(e, ConsumerError) for e in errors)
+
+    run_in_virtual_time(main())
+    assert len(client.described) == 3
+    pauses = [b - a for a, b in itertools.pairwise(client.described)]
+    assert min(pauses) >= 1.0
+
+
+def test_a_diagnosis_that_fails_is_shared_too() -> None:
+    """A service that does not answer is not asked by one shard after the other."""
+    client = ScriptedClient(refused("LimitExceededException"))
+    found = discovery({}, {})
+
+    async def main() -> None:
+        asks = [found.explain(client, "a") for _ in range(100)]  # type: ignore[arg-type]
+        outcomes = await asyncio.gather(*asks, return_exceptions=True)
+        assert all(isinstance(o, ThrottledError) for o in outcomes)
+
+    run_in_virtual_time(main())
+    assert client.looked_up == 1
+
+
+def test_a_diagnosis_that_is_cancelled_is_made_by_the_next() -> None:
+    """A shard that is let go must not take the answer for the others with it."""
+    client = ScriptedClient([shard("a")])
+    found = discovery({}, {})
+
+    async def main() -> None:
+        asks = [
+            asyncio.ensure_future(found.explain(client, "a"))  # type: ignore[arg-type]
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0.05)
+        asks[0].cancel()
+        assert await asyncio.gather(*asks[1:]) == [None, None]
+
+    run_in_virtual_time(main())
+    assert client.looked_up == 2

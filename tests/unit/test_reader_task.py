@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,14 @@ import pytest
 from kinesis_ds.agent.server import AgentAddress
 from kinesis_ds.errors import AgentError, DataLossError, InternalError
 from kinesis_ds.options import AwsOptions
-from kinesis_ds.position import TRIM_HORIZON, After, Position
+from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.reader import task
 from kinesis_ds.reader.partition import PlannedRange
 from kinesis_ds.schema import SOURCE_SCHEMA
 from tests.support.builders import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     import pyarrow as pa
 
@@ -35,8 +36,11 @@ class Sources:
         self.agent: list[pa.RecordBatch | AgentError] = []
         self.kinesis: list[pa.RecordBatch] = []
         self.asked_from: list[Position] = []
+        self.connections = 0
+        self.connected = 0
         monkeypatch.setattr(task, "stream_range", self._stream)
-        monkeypatch.setattr(task, "_from_kinesis", self._from_kinesis)
+        monkeypatch.setattr(task, "read_range", self._read_range)
+        monkeypatch.setattr(task, "Connection", self._connect)
 
     def _stream(self, *args: object) -> Iterator[pa.RecordBatch]:
         for item in self.agent:
@@ -44,11 +48,19 @@ class Sources:
                 raise item
             yield item
 
-    def _from_kinesis(
-        self, planned: PlannedRange, position: Position, aws: Any
-    ) -> Iterator[pa.RecordBatch]:
-        self.asked_from.append(position)
-        yield from self.kinesis
+    @contextlib.asynccontextmanager
+    async def _connect(self, aws: AwsOptions) -> AsyncIterator[Sources]:
+        self.connections += 1
+        self.connected += 1
+        yield self
+        self.connected -= 1
+
+    async def _read_range(
+        self, connection: Sources, arn: str, shard_id: str, start: Position, *_: Any, **__: Any
+    ) -> AsyncIterator[pa.RecordBatch]:
+        self.asked_from.append(start)
+        for batch in self.kinesis:
+            yield batch
 
 
 @pytest.fixture
@@ -129,3 +141,44 @@ def test_records_that_expired_are_gone_without_where_the_user_said_so(
     sources.agent = [batch(3)]
     with pytest.raises(InternalError):
         read(asked)
+
+
+def test_ranges_of_a_task_are_read_in_order_over_one_connection(sources: Sources) -> None:
+    """A parent before its children; a connection costs more than a small range."""
+    sources.agent, sources.kinesis = [batch(1)], [batch(2, 3)]
+    of_agent = replace(planned(1), shard_id="a")
+    of_kinesis = [replace(planned(2, agent=None), shard_id=s) for s in "pq"]
+
+    read = task.read_all([of_kinesis[0], of_agent, of_kinesis[1]], AwsOptions())
+
+    assert [
+        (row["shardId"], row["sequenceNumber"]) for batch in read for row in batch.to_pylist()
+    ] == [("p", "2"), ("p", "3"), ("a", "1"), ("q", "2"), ("q", "3")]
+    assert (sources.connections, sources.connected) == (1, 0)
+
+
+def test_a_task_that_is_given_up_closes_its_connection(sources: Sources) -> None:
+    """Spark stops a task in the middle where a query has a limit."""
+    sources.kinesis = [batch(1), batch(2)]
+
+    reading = task.read_planned(planned(2, agent=None), AwsOptions())
+    next(reading)
+    assert sources.connected == 1
+    reading.close()  # type: ignore[attr-defined]
+    assert sources.connected == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        pytest.param(After("9"), After("9"), id="empty"),
+        pytest.param(AtTimestamp(9), AtTimestamp(5), id="backwards in time"),
+        pytest.param(SHARD_END, AtTimestamp(5), id="behind the end"),
+    ],
+)
+def test_a_range_that_holds_nothing_asks_nobody(
+    sources: Sources, start: Position, end: Position
+) -> None:
+    """It is no call, and no connection."""
+    assert read(replace(planned(None, agent=None), start=start, end=end)) == []
+    assert (sources.asked_from, sources.connections) == ([], 0)

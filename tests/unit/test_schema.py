@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from pyspark.sql.types import (
     BinaryType,
@@ -13,16 +15,25 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kinesis_ds.agent.decode import Decoding, decode_records
 from kinesis_ds.errors import SchemaError
+from kinesis_ds.position import TRIM_HORIZON
 from kinesis_ds.schema import (
+    METADATA_SCHEMA,
     RECORD_SCHEMA,
     SOURCE_DDL,
+    SOURCE_METADATA_SCHEMA,
     SOURCE_SCHEMA,
     check_sink_schema,
     check_source_schema,
+    source_ddl,
     to_source_batch,
 )
-from tests.support.builders import records
+from tests.support.aggregates import User, aggregate
+from tests.support.builders import record, records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def struct(**fields: object) -> StructType:
@@ -40,17 +51,47 @@ SOURCE = struct(
     sequenceNumber=StringType(),
     approximateArrivalTimestamp=TimestampType(),
 )
+WITH_METADATA = StructType(
+    [
+        *SOURCE.fields,
+        StructField("subSequenceNumber", LongType()),
+        StructField("explicitHashKey", StringType()),
+        StructField("encryptionType", StringType()),
+    ]
+)
 
 
-def test_arrow_and_ddl_name_the_same_columns() -> None:
-    """The two forms of the source's schema cannot drift apart."""
-    kinds = {"string": "string", "binary": "binary", "timestamp": "timestamp[us, tz=UTC]"}
+@pytest.mark.parametrize(
+    ("metadata", "source", "buffered"),
+    [
+        (False, SOURCE_SCHEMA, RECORD_SCHEMA),
+        (True, SOURCE_METADATA_SCHEMA, METADATA_SCHEMA),
+    ],
+)
+def test_arrow_and_ddl_name_the_same_columns(
+    metadata: bool, source: pa.Schema, buffered: pa.Schema
+) -> None:
+    """The forms of the source's schema cannot drift apart, with metadata and without."""
+    kinds = {
+        "string": "string",
+        "binary": "binary",
+        "bigint": "int64",
+        "timestamp": "timestamp[us, tz=UTC]",
+    }
     expected = [
-        (name, kinds[kind]) for name, kind in (column.split() for column in SOURCE_DDL.split(", "))
+        (name, kinds[kind])
+        for name, kind in (column.split() for column in source_ddl(metadata=metadata).split(", "))
     ]
 
-    assert [(f.name, str(f.type)) for f in SOURCE_SCHEMA] == expected
-    assert [f for f in SOURCE_SCHEMA if f.name not in ("stream", "shardId")] == list(RECORD_SCHEMA)
+    assert [(f.name, str(f.type)) for f in source] == expected
+    assert [f for f in source if f.name not in ("stream", "shardId")] == list(buffered)
+
+
+def test_metadata_comes_behind_the_other_columns() -> None:
+    """A query that names columns does not notice; the constant is the schema without."""
+    assert source_ddl(metadata=False) == SOURCE_DDL
+    assert source_ddl(metadata=True).startswith(f"{SOURCE_DDL}, ")
+    assert list(SOURCE_METADATA_SCHEMA)[: len(SOURCE_SCHEMA)] == list(SOURCE_SCHEMA)
 
 
 def test_stream_and_shard_are_added_to_each_record() -> None:
@@ -64,14 +105,33 @@ def test_stream_and_shard_are_added_to_each_record() -> None:
     assert batch.column("data").to_pylist() == [b"data"] * 3
 
 
+def test_metadata_goes_through() -> None:
+    """A batch with metadata columns keeps them."""
+    item = record(7, aggregate(User("a", b"1", "5"), User("b", b"2")))
+    decoded = decode_records([item], TRIM_HORIZON, Decoding(deaggregate=True, metadata=True))
+    assert decoded is not None
+
+    batch = to_source_batch(decoded.batch, "orders", "shardId-0")
+    assert batch.schema == SOURCE_METADATA_SCHEMA
+    assert batch.column("subSequenceNumber").to_pylist() == [0, 1]
+    assert batch.column("explicitHashKey").to_pylist() == ["5", None]
+    assert batch.column("encryptionType").to_pylist() == ["NONE", "NONE"]
+    assert batch.column("shardId").to_pylist() == ["shardId-0"] * 2
+
+
 def test_an_empty_batch_stays_empty() -> None:
     """No record, no row."""
     assert to_source_batch(records([1]).batch.slice(0, 0), "orders", "s").num_rows == 0
 
 
 def test_the_sources_own_schema_is_accepted() -> None:
-    """What ``schema()`` returned comes back and passes."""
+    """What ``schema()`` returned comes back and passes, each where it is the one."""
     check_source_schema(SOURCE)
+    check_source_schema(WITH_METADATA, metadata=True)
+    with pytest.raises(SchemaError, match="subSequenceNumber bigint"):
+        check_source_schema(SOURCE, metadata=True)
+    with pytest.raises(SchemaError, match="subSequenceNumber bigint"):
+        check_source_schema(WITH_METADATA)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_ds.shards import ShardMap, startable, vanished
+from kinesis_ds.shards import ShardMap, closing_parents, held_back, vanished, with_news
 from tests.support.builders import listing, shard
 
 SPLIT = listing(shard("p", closed=True), shard("a", "p"), shard("b", "p"))
@@ -44,16 +44,57 @@ GENERATIONS = listing(shard("g0", closed=True), shard("g1", "g0", closed=True), 
         ),
     ],
 )
-def test_startable(listed: ShardMap, tracked: str, drained: str, expected: list[str]) -> None:
+def test_what_may_be_begun(
+    listed: ShardMap, tracked: str, drained: str, expected: list[str]
+) -> None:
     """A shard starts once, and only behind parents that are drained or out of retention."""
-    assert [s.shard_id for s in startable(listed, set(tracked), set(drained))] == expected
+    waiting = held_back(listed, set(tracked), set(drained))
+
+    assert [s for s, held_by in sorted(waiting.items()) if not held_by] == expected
 
 
-def test_startable_comes_in_the_order_of_shard_ids() -> None:
-    """The order does not depend on the order of the listing."""
-    listed = listing(*(shard(f"s{i}") for i in (3, 1, 2)))
+def test_a_shard_names_what_holds_it_back() -> None:
+    """Only those parents; the ones read to their end are let go of."""
+    assert held_back(MERGE, {"l", "r"}, {"l"}) == {"m": {"r"}}
+    assert held_back(GENERATIONS, set(), set()) == {"g0": set(), "g1": {"g0"}, "g2": {"g1"}}
 
-    assert [s.shard_id for s in startable(listed, (), ())] == ["s1", "s2", "s3"]
+
+def test_children_may_start_beside_their_parents() -> None:
+    """Where the user has no use for the order across reshards."""
+    assert held_back(GENERATIONS, {"g0"}, set(), parents_first=False) == {"g1": set(), "g2": set()}
+
+
+def test_a_new_shard_closes_its_parents() -> None:
+    """A listing of only the new shards says so by naming them; the rest stays as it is."""
+    before = listing(shard("l"), shard("r"), shard("x"))
+
+    after = with_news(before, listing(shard("m", "l", "r"), shard("n", "gone")))
+    assert {s for s in after if after[s].closed} == {"l", "r"}
+    assert after.keys() == {"l", "r", "x", "m", "n"}
+    assert before["l"] == shard("l"), "others may be looking at it"
+
+
+def test_generations_in_one_listing_close_each_other() -> None:
+    """Only the last of them takes records, however the others are described."""
+    news = listing(shard("g1", "g0"), shard("g2", "g1"))
+
+    after = with_news(listing(shard("g0")), news)
+    assert [after[s].closed for s in ("g0", "g1", "g2")] == [True, True, False]
+    assert closing_parents({**news, "g0": shard("g0")}) == after
+
+
+def test_a_shard_that_is_listed_again_is_taken_as_it_is_now() -> None:
+    """Some servers answer with all shards whichever were asked for."""
+    before = listing(shard("a"), shard("b"))
+
+    assert with_news(before, listing(shard("a", closed=True)))["a"].closed
+
+
+@pytest.mark.parametrize("news", [{}, SPLIT], ids=["nothing", "nothing new"])
+def test_without_news_the_same_map_comes_back(news: ShardMap) -> None:
+    """Which is how whoever holds it knows that there is nothing to do."""
+    assert with_news(SPLIT, news) is SPLIT
+    assert closing_parents(SPLIT) is SPLIT
 
 
 @pytest.mark.parametrize(

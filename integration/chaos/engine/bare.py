@@ -138,7 +138,7 @@ class BareEngine:
         for path in out.iterdir() if out.exists() else ():
             batches[int(path.name)] = [
                 Delivered(shard, int(number), read_head(bytes.fromhex(head)) if head else None)
-                for shard, number, _, head in orjson.loads(path.read_bytes())
+                for shard, number, _, head, *_ in orjson.loads(path.read_bytes())
             ]
         attempts = [Attempt(*line) for line in read_lines(folder / ATTEMPTS_FILE)]
         return Observed(batches, (), attempts, list(recorded_calls(folder)))

@@ -58,7 +58,9 @@ def _answer(reader: FastStreamReader, what: str, arguments: list[Any]) -> Any:
     if what == "partitions":
         planned = reader.partitions(*arguments)
         return [
-            (p.planned.shard_id, pickle.dumps(p)) for p in planned if isinstance(p, RangePartition)
+            ("+".join(r.shard_id for r in p.ranges), pickle.dumps(p))
+            for p in planned
+            if isinstance(p, RangePartition)
         ]
     if what == "commit":
         return reader.commit(*arguments)

@@ -180,7 +180,7 @@ class SparkEngine:
         batches = {
             int(path.name): [
                 Delivered(shard, int(number), read_head(bytes.fromhex(head)) if head else None)
-                for shard, number, _, head in orjson.loads(path.read_bytes())
+                for shard, number, _, head, *_ in orjson.loads(path.read_bytes())
             ]
             for path in self._files()
         }

@@ -317,3 +317,36 @@ def test_a_merged_shard_names_both_parents() -> None:
     for shard in (0, 1):
         [child] = model.get(model.iterator(shard, "TRIM_HORIZON"))["ChildShards"]
         assert child["ParentShards"] == [shard_id(0), shard_id(1)]
+
+
+def test_a_stretch_without_records_is_crossed_answer_by_answer() -> None:
+    """As on AWS, where an empty answer is no sign of the tip; MillisBehindLatest tells."""
+    model = Model(stretch_s=60.0)
+    model.create()
+    model.put(b"0")
+    model.now += 250
+    model.put(b"1")
+    iterator, behind, data = model.iterator(0, "TRIM_HORIZON"), [], b""
+    while b"1" not in data:
+        answer = model.get(iterator)
+        data += b"".join(data_of(answer["Records"]))
+        behind.append(answer["MillisBehindLatest"])
+        iterator = answer["NextShardIterator"]
+        model.now += 1
+
+    assert data == b"01"
+    assert behind[0] > behind[1] > behind[-2] > behind[-1] == 0
+    assert len(behind) == 1 + 4 + 1
+    assert model.get(iterator)["MillisBehindLatest"] == 0
+
+
+def test_what_is_put_into_a_stretch_that_was_crossed_comes() -> None:
+    """The iterator stands where it looked, not at the next record that was there then."""
+    model = Model(stretch_s=60.0)
+    model.create()
+    model.put(b"0")
+    iterator = model.get(model.iterator(0, "TRIM_HORIZON"))["NextShardIterator"]
+    model.now += 30
+    model.put(b"1")
+
+    assert data_of(model.get(iterator)["Records"]) == [b"1"]

@@ -1,0 +1,233 @@
+"""Room for the messages and records of all shards of an agent: one bound in bytes.
+
+Half of it is split into equal guaranteed shares, the other half is lent to whoever needs more: a
+hot shard gets room, and cannot take an idle shard's share. A message that is larger than a share
+and all that can be lent has its turn, too: behind it all wait. Room is asked for *before* a message
+is read off the socket, with a callback that never blocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_ds.errors import InternalError
+from kinesis_ds.limits import MAX_BUFFERED_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+
+@dataclass(frozen=True)
+class PoolStatistics:
+    """State of a pool: bytes and records held, their bounds and peak, shards waiting for room."""
+
+    used_bytes: int
+    limit_bytes: int
+    peak_bytes: int
+    used_records: int
+    limit_records: int
+    waiting: int
+
+
+@dataclass
+class _Waiter:
+    shard: str
+    nbytes: int
+    granted: Callable[[], None]
+
+
+class BufferPool:
+    """Room for the messages and records of all shards of an agent. Thread-safe."""
+
+    def __init__(self, limit_bytes: int, limit_records: int = MAX_BUFFERED_RECORDS) -> None:
+        self._limit_bytes = limit_bytes
+        self._limit_records = limit_records
+        self._lock = threading.Lock()
+        self._used: dict[str, int] = {}
+        # Those that hold anything: of thousands of shards usually few.
+        self._holding: set[str] = set()
+        self._total = 0
+        self._records = 0
+        self._peak = 0
+        self._borrowed = 0
+        self._share = limit_bytes // 2
+        self._waiters: deque[_Waiter] = deque()
+
+    def open(self, shard: str) -> None:
+        """Add a shard; every shard's guaranteed share shrinks accordingly."""
+        with self._lock:
+            self._used.setdefault(shard, 0)
+            self._reshare()
+
+    def close(self, shard: str) -> None:
+        """Remove a shard and all it held."""
+        with self._lock:
+            self._total -= self._used.pop(shard, 0)
+            self._holding.discard(shard)
+            self._waiters = deque(w for w in self._waiters if w.shard != shard)
+            self._reshare()
+            ready = self._admit_waiters()
+        for waiter in ready:
+            waiter.granted()
+
+    def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
+        """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once
+        it is.
+
+        Each shard has at most one request waiting. ``granted`` must not block. A shard that was
+        closed is never given any.
+        """
+        with self._lock:
+            if shard not in self._used:
+                return False
+            if self._fits(shard, nbytes, self._waiters):
+                self._take(shard, nbytes)
+                return True
+            self._waiters.append(_Waiter(shard, nbytes, granted))
+            return False
+
+    def withdraw(self, shard: str) -> bool:
+        """Take back the shard's waiting request; False if there is none (it may have been
+        granted).
+        """
+        with self._lock:
+            before = len(self._waiters)
+            self._waiters = deque(w for w in self._waiters if w.shard != shard)
+            withdrawn = len(self._waiters) != before
+            ready = self._admit_waiters() if withdrawn else []
+        for waiter in ready:
+            waiter.granted()
+        return withdrawn
+
+    def change(self, shard: str, nbytes: int, records: int) -> None:
+        """Correct what a shard holds by ``nbytes`` and ``records``; both may be negative."""
+        with self._lock:
+            if shard not in self._used:
+                return
+            self._take(shard, nbytes)
+            self._records += records
+            ready = self._admit_waiters() if nbytes < 0 or records < 0 else []
+        for waiter in ready:
+            waiter.granted()
+
+    def statistics(self) -> PoolStatistics:
+        with self._lock:
+            return PoolStatistics(
+                self._total,
+                self._limit_bytes,
+                self._peak,
+                self._records,
+                self._limit_records,
+                len(self._waiters),
+            )
+
+    def used(self, shard: str) -> int:
+        """Bytes held for a shard."""
+        with self._lock:
+            return self._used.get(shard, 0)
+
+    # All below: with the lock held.
+
+    def _fits(self, shard: str, nbytes: int, ahead: Collection[_Waiter]) -> bool:
+        if any(self._exceeds_loans(w.nbytes) for w in ahead):
+            return False  # the pool empties for it
+        if self._total == 0:
+            return True  # one message larger than the whole bound must still get through
+        used = self._used[shard]
+        if ahead and used + nbytes > self._share:
+            return False  # borrowing waits its turn, or a large message would wait for ever
+        borrowed = self._borrowed - self._over(used) + self._over(used + nbytes)
+        return (
+            self._total + nbytes <= self._limit_bytes
+            and (
+                borrowed <= self._limit_bytes // 2
+                or used + nbytes <= self._share
+                or self._exceeds_loans(nbytes)
+            )
+            and self._records < self._limit_records
+        )
+
+    def _exceeds_loans(self, nbytes: int) -> bool:
+        """Whether a request is larger than its shard's share and all that can be lent together."""
+        return nbytes > self._share + self._limit_bytes // 2
+
+    def _over(self, used: int) -> int:
+        return max(0, used - self._share)
+
+    def _take(self, shard: str, nbytes: int) -> None:
+        used = self._used[shard]
+        if used + nbytes < 0:
+            raise InternalError(
+                f"Shard {shard} gave back more room than it had. Please report this."
+            )
+        self._borrowed += self._over(used + nbytes) - self._over(used)
+        self._used[shard] = used + nbytes
+        if used + nbytes:
+            self._holding.add(shard)
+        else:
+            self._holding.discard(shard)
+        self._total += nbytes
+        self._peak = max(self._peak, self._total)
+
+    def _reshare(self) -> None:
+        self._share = self._limit_bytes // 2 // max(1, len(self._used))
+        self._borrowed = sum(self._over(self._used[shard]) for shard in self._holding)
+
+    def _admit_waiters(self) -> list[_Waiter]:
+        ready: list[_Waiter] = []
+        still: deque[_Waiter] = deque()
+        for waiter in self._waiters:
+            if self._fits(waiter.shard, waiter.nbytes, still):
+                self._take(waiter.shard, waiter.nbytes)
+                ready.append(waiter)
+            else:
+                still.append(waiter)
+        self._waiters = still
+        return ready
+
+
+class StreamPool:
+    """The part of a pool that belongs to the shards of one stream: two streams have shards of the
+    same name. Thread-safe.
+    """
+
+    def __init__(self, pool: BufferPool, stream_arn: str) -> None:
+        self._pool = pool
+        self._stream_arn = stream_arn
+
+    def open(self, shard: str) -> None:
+        """As :meth:`BufferPool.open`."""
+        self._pool.open(self._key(shard))
+
+    def close(self, shard: str) -> None:
+        """As :meth:`BufferPool.close`."""
+        self._pool.close(self._key(shard))
+
+    def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
+        """As :meth:`BufferPool.request`."""
+        return self._pool.request(self._key(shard), nbytes, granted)
+
+    def withdraw(self, shard: str) -> bool:
+        """As :meth:`BufferPool.withdraw`."""
+        return self._pool.withdraw(self._key(shard))
+
+    def change(self, shard: str, nbytes: int, records: int) -> None:
+        """As :meth:`BufferPool.change`."""
+        self._pool.change(self._key(shard), nbytes, records)
+
+    def used(self, shard: str) -> int:
+        """As :meth:`BufferPool.used`."""
+        return self._pool.used(self._key(shard))
+
+    def statistics(self) -> PoolStatistics:
+        """Of the whole pool."""
+        return self._pool.statistics()
+
+    def _key(self, shard: str) -> str:
+        return f"{self._stream_arn}/{shard}"
+
+
+Room = BufferPool | StreamPool

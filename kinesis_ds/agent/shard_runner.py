@@ -1,0 +1,147 @@
+"""What runs a shard, whichever way it is read: performs what a pure machine decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kinesis_ds.agent.context import ShardContext, ShardCounters
+from kinesis_ds.agent.subscription import (
+    Diagnose,
+    Diagnosed,
+    Fail,
+    Finish,
+    Tick,
+    WakeAt,
+    Warn,
+)
+from kinesis_ds.errors import InternalError, KinesisConnectorError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from enum import Enum
+
+    from kinesis_ds.agent.buffer import ShardBuffer
+    from kinesis_ds.agent.lanes import Lane
+    from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.clock import Clock
+    from kinesis_ds.position import Position
+
+logger = logging.getLogger(__name__)
+
+
+class Machine(Protocol):
+    """Decides what becomes of a shard; ``subscription`` and ``polling`` have one each."""
+
+    position: Position
+    generation: int
+    renewals: int
+    stale: int
+
+    @property
+    def state(self) -> Enum:
+        """Where it stands."""
+
+    def handle(self, stimulus: Any, now: float) -> Sequence[object]:
+        """Take in what happened; say what to do."""
+
+
+class ShardRunner:
+    """One shard being read. All methods run on the network loop, unless they say otherwise.
+
+    Attributes:
+        buffer, counters: What came of it.
+        failure: Why nothing more will come, if so.
+    """
+
+    def __init__(
+        self,
+        context: ShardContext,
+        machine: Machine,
+        buffer: ShardBuffer,
+        pool: Room,
+        lane: Lane,
+        network: NetworkLoop,
+        clock: Clock,
+    ) -> None:
+        self.context = context
+        self.machine = machine
+        self.buffer = buffer
+        self.counters = ShardCounters()
+        self.failure: KinesisConnectorError | None = None
+        self._pool = pool
+        self._lane = lane
+        self._network = network
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> str:
+        """Of the machine, in a word; from any thread."""
+        return str(self.machine.state.value)
+
+    def start(self) -> None:
+        """Begin reading."""
+        self.tell(Tick())
+
+    def tell(self, stimulus: object) -> None:
+        """Give the machine a stimulus and do what it says."""
+        before = self.machine.state
+        try:
+            instructions = self.machine.handle(stimulus, self._clock.monotonic())
+        except InternalError as exc:
+            self.failure = exc
+            raise
+        for instruction in instructions:
+            self._perform(instruction)
+        if self.machine.state is not before:
+            logger.debug("%s: %s -> %r", self.context.label, stimulus, self.machine)
+
+    def _perform(self, instruction: object) -> None:
+        match instruction:
+            case WakeAt(when):
+                self._wake_at(when)
+            case Diagnose(generation):
+                self._spawn(self._diagnose(generation), "diagnosis")
+            case Finish():
+                self.buffer.end()
+                logger.info(
+                    "shard read to its end shard=%s stream=%s",
+                    self.context.shard_id,
+                    self.context.stream,
+                )
+                self.context.changed()
+            case Fail(error):
+                self.failure = error
+            case Warn(text):
+                logger.warning("%s", text)
+
+    def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
+        task = self._network.spawn(work, f"{what} {self.context.shard_id}")
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        """A task that crashed is a shard that stands still: the query must fail, not wait."""
+        if not task.cancelled() and (exc := task.exception()) is not None and self.failure is None:
+            self.failure = InternalError(
+                f"{self.context.label}: {task.get_name()} ended with {type(exc).__name__}: {exc}.",
+                "Please report this.",
+            )
+
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, when - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self.tell, Tick())
+
+    async def _diagnose(self, generation: int) -> None:
+        try:
+            error = await self.context.diagnose(self.context.shard_id)
+        except KinesisConnectorError as exc:
+            # A senseless answer explains nothing. An endpoint that is no Kinesis at all is told by
+            # what it answers to the calls that read.
+            error = None if exc.retryable or isinstance(exc, ProtocolError) else exc
+        self.tell(Diagnosed(generation, error))

@@ -1,0 +1,182 @@
+"""The batch reader that PySpark calls: the records between two positions, fixed when planned."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kinesis_ds.agent.decode import Decoding
+from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.aws.service_clock import LONGEST_WAIT_S, passed_second, wait_until_passed
+from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
+from kinesis_ds.batch_planning import batch_ranges
+from kinesis_ds.clock import Clock, SystemClock
+from kinesis_ds.errors import OptionError
+from kinesis_ds.option_values import Latest, ShardPositions
+from kinesis_ds.options import StreamId, log_without_effect
+from kinesis_ds.packing import lineage_groups, pack
+from kinesis_ds.position import After, AtTimestamp
+from kinesis_ds.reader.expiry import lost_before_start
+from kinesis_ds.reader.partition import PlannedRange, RangePartition
+from kinesis_ds.reader.plainly import plainly
+from kinesis_ds.reader.task import read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from kinesis_ds.aws.connection import Connection
+    from kinesis_ds.option_values import EndingPosition, InitialPosition
+    from kinesis_ds.options import AwsOptions, ReadOptions
+    from kinesis_ds.shards import ShardMap
+
+logger = logging.getLogger(__name__)
+
+_PLAN_TIMEOUT_S = 120.0 + LONGEST_WAIT_S
+
+
+class KinesisBatchReader(DataSourceReader):
+    """One read of one or several streams, from ``initialPosition`` to ``endingPosition``.
+
+    Spark plans each action in a process of its own, and pickles this reader for the tasks before it
+    asks for the partitions: it holds the options, and nothing else.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    @plainly
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks of the read. Takes one to two seconds where it is to end at ``latest``.
+
+        Raises:
+            OptionError: A position is of no shard of the stream, or in the future.
+            KinesisConnectorError: A stream cannot be looked up.
+        """
+        options = self._options
+        log_without_effect(options)
+        tasks = pack(plan_batch(options), options.shards_per_task, options.max_tasks)
+        return [RangePartition(*ranges) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Where there are no partitions, Spark makes one of its own.
+        ranges = partition.ranges if isinstance(partition, RangePartition) else ()
+        return read_all(ranges, self._options.aws)
+
+
+def plan_batch(
+    options: ReadOptions,
+    clock: Clock | None = None,
+    new_network: Callable[[AwsOptions], NetworkLoop] = NetworkLoop,
+) -> list[PlannedRange]:
+    """The ranges of a batch read, in the order in which one task would have to read them.
+
+    Their records are those there are: none is written into them any more.
+
+    Args:
+        options: What the user asked for.
+        clock: For deadlines, and for the time where the service does not tell it.
+        new_network: Makes the network loop; a test may let its time pass faster.
+
+    Raises:
+        OptionError: A position is of no shard of the stream, or in the future.
+        DataLossError: Records behind a start may have expired, and the read is to fail then.
+        KinesisConnectorError: A stream cannot be looked up.
+    """
+    network = new_network(options.aws)
+    try:
+        label = ", ".join(stream.label for stream in options.streams)
+        planning = _plan(options, network.connection, clock or SystemClock())
+        return network.run(planning, _PLAN_TIMEOUT_S, f"Planning a batch of stream {label}")
+    finally:
+        network.close()
+
+
+async def _plan(options: ReadOptions, connection: Connection, clock: Clock) -> list[PlannedRange]:
+    infos = await asyncio.gather(*(describe_stream(connection, s) for s in options.streams))
+    now_ms = await _pass(options, infos[0], connection, clock)
+    # After that moment, or a shard that opened before it would be missing.
+    listings = await asyncio.gather(
+        *(list_shards(connection, StreamId(arn=info.arn)) for info in infos)
+    )
+    planned = [
+        planned
+        for info, listed in zip(infos, listings, strict=True)
+        for planned in _ranges(options, info, listed, now_ms)
+    ]
+    infos_by_arn = {info.arn: info for info in infos}
+    losses = await asyncio.gather(
+        *(
+            lost_before_start(connection, infos_by_arn[r.stream_arn], r.shard_id, r.start, clock)
+            for r in planned
+            if isinstance(r.start, After)  # a time of the user's may be as old as he likes
+        )
+    )
+    for loss in filter(None, losses):
+        if options.fail_on_data_loss:
+            raise loss
+        logger.warning("%s Going on at the oldest record (failOnDataLoss=false).", loss.message)
+    logger.info("batch planned streams=%d ranges=%d until=%d", len(infos), len(planned), now_ms)
+    return planned
+
+
+async def _pass(
+    options: ReadOptions, info: StreamInfo, connection: Connection, clock: Clock
+) -> int:
+    """Wait until all moments that end the batch have passed; returns what ``latest`` means."""
+    stream = StreamId(arn=info.arn)
+    ends, starts = _moments(options.ending_position), _moments(options.initial_position)
+    ahead = max((end.ms for end in ends if isinstance(end, AtTimestamp)), default=0)
+    told_ms = int((info.server_time or clock.wall()) * 1000)
+    if ahead - told_ms > (LONGEST_WAIT_S - 2) * 1000:
+        raise OptionError(
+            f"endingPosition is {(ahead - told_ms) // 1000} seconds in the future by the clock of "
+            "the service, and a batch reads what is there.",
+            "Use an earlier time, or latest.",
+        )
+    if ahead:
+        await wait_until_passed(connection, stream, clock, ahead)
+    if any(isinstance(moment, Latest) for moment in (*ends, *starts)):
+        return await passed_second(connection, stream, clock)
+    return told_ms
+
+
+def _moments(position: InitialPosition | EndingPosition) -> list[Latest | AtTimestamp]:
+    named: list[object] = [position]
+    if isinstance(position, ShardPositions):
+        named = [p for positions in position.by_stream.values() for p in positions.values()]
+    return [p for p in named if isinstance(p, (Latest, AtTimestamp))]
+
+
+def _ranges(
+    options: ReadOptions, info: StreamInfo, listed: ShardMap, now_ms: int
+) -> list[PlannedRange]:
+    """The ranges in one stream, parents before children."""
+    here = (info.arn, listed, info.created_ms)
+    initial, ending = options.initial_position, options.ending_position
+    found = batch_ranges(
+        initial.of(*here) if isinstance(initial, ShardPositions) else initial,
+        ending.of(*here) if isinstance(ending, ShardPositions) else ending,
+        listed,
+        now_ms,
+    )
+    ranges = {one.shard_id: one for one in found}
+    return [
+        PlannedRange(
+            stream=info.name,
+            stream_arn=info.arn,
+            shard_id=shard_id,
+            start=ranges[shard_id].start,
+            end=ranges[shard_id].end,
+            records=None,
+            agent=None,
+            fail_on_data_loss=options.fail_on_data_loss,
+            lineage=group if options.parents_first else "",
+            decoding=Decoding(listed[shard_id].hash_range, options.deaggregate, options.metadata),
+        )
+        for shard_id, group in lineage_groups(listed, ranges).items()
+    ]

@@ -1,0 +1,7 @@
+"""The source against the double in fast time, as in the fault stories, and nothing going wrong."""
+
+from __future__ import annotations
+
+from tests.fault.conftest import agent, ending, kinesis, serve, start_agent, start_query
+
+__all__ = ["agent", "ending", "kinesis", "serve", "start_agent", "start_query"]

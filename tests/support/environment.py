@@ -1,0 +1,34 @@
+"""The environment of every test that starts processes: a real account is out of reach."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from devtools.server import REGION
+
+
+@contextlib.contextmanager
+def local_environment() -> Iterator[None]:
+    """Credentials that mean nothing, for this process and every one that it starts.
+
+    All tests that start Spark must use it: one JVM serves them all, and its Python workers keep the
+    environment in which it was started.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", REGION)
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        # Spark starts its Python workers as `python3`, whatever that is, unless told.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield
