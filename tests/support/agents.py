@@ -55,6 +55,18 @@ def starts(calls: list[Call]) -> list[str]:
     return [":".join(map(str, call.request["StartingPosition"].values())) for call in calls]
 
 
+# A call that the service has not even looked at, since it came too soon after the one before.
+TOO_EARLY = frozenset({"ResourceInUseException", "LimitExceededException"})
+
+
+def outcomes(calls: list[Call]) -> set[str | None]:
+    """What calls ended with, but for those that came too early.
+
+    A set, since a client on a slow machine may have left a call before its answer came.
+    """
+    return {call.outcome for call in calls} - TOO_EARLY
+
+
 def iterator_starts(kinesis: KinesisServer, shard_id: str = FIRST) -> list[str]:
     """Where iterators were asked for, as ``TYPE``, ``TYPE:number`` or ``TYPE:time``."""
     return [
