@@ -16,11 +16,14 @@ SOURCE_DDL = (
     "approximateArrivalTimestamp timestamp"
 )
 
-_METADATA_DDL = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
+_METADATA_DDL = (
+    "subSequenceNumber bigint, explicitHashKey string, encryptionType string, recordId string"
+)
 _METADATA_FIELDS = [
     pa.field("subSequenceNumber", pa.int64()),
     pa.field("explicitHashKey", pa.string()),
     pa.field("encryptionType", pa.string()),
+    pa.field("recordId", pa.string()),
 ]
 
 # What an agent buffers and sends: the columns that differ from record to record.
@@ -54,6 +57,7 @@ _SINK_TYPES = {
     "data": ("binary", "string"),
     "partitionKey": ("string",),
     "explicitHashKey": ("string",),
+    "stream": ("string",),
 }
 
 
@@ -117,6 +121,6 @@ def check_sink_schema(schema: StructType) -> None:
     if problems:
         raise SchemaError(
             f"The DataFrame cannot be written to Kinesis: {'; '.join(problems)}.",
-            "Select data (binary or string) and, if wanted, partitionKey and explicitHashKey "
-            "(strings), for example .selectExpr('to_json(struct(*)) AS data').",
+            "Select data (binary or string) and, if wanted, partitionKey, explicitHashKey and "
+            "stream (strings), for example .selectExpr('to_json(struct(*)) AS data').",
         )

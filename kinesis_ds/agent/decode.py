@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pybase64 import b64decode
 
-from kinesis_ds.agent.kpl import MAGIC, MalformedAggregateError, split
+from kinesis_ds.agent.kpl import MalformedAggregateError, split
 from kinesis_ds.errors import ProtocolError, shown
+from kinesis_ds.kpl import MAGIC
 from kinesis_ds.position import MAX_DIGITS, After, At, AtTimestamp, Position, is_number
 from kinesis_ds.schema import METADATA_SCHEMA, RECORD_SCHEMA
 
@@ -202,7 +203,7 @@ def _batch(
     times, sequence = arrived, pa.array(numbers, pa.string())
     rows: _Rows | None = None
     if decoding.deaggregate and _any_marked(blobs, data):
-        rows = _taken_apart(blobs, texts, numbers, decoding.hash_range)
+        rows = _taken_apart(blobs, texts, numbers, decoding)
         origin = pa.array(rows.origin, pa.int32())
         times, sequence = times.take(origin), sequence.take(origin)
         keys, data = pa.array(rows.keys, pa.string()), pa.array(rows.data, pa.binary())
@@ -214,12 +215,14 @@ def _batch(
                 pa.array(rows.sub_numbers, pa.int64()),
                 pa.array(rows.hash_keys, pa.string()),
                 encryption.take(origin),
+                pa.array(rows.ids, pa.string()),
             ]
         else:
             columns += [
                 pa.repeat(pa.scalar(0, pa.int64()), len(items)),
                 pa.nulls(len(items), pa.string()),
                 encryption,
+                pa.nulls(len(items), pa.string()),
             ]
     batch = pa.RecordBatch.from_arrays(columns, schema=decoding.schema)
     return batch, arrived, rows.misplaced if rows is not None else 0
@@ -234,13 +237,17 @@ def _any_marked(blobs: list[bytes], data: pa.Array) -> bool:
 
 @dataclass
 class _Rows:
-    """Rows of records of which some were aggregates; ``origin`` is the record a row came of."""
+    """Rows of records of which some were aggregates.
+
+    ``origin`` is the record a row came of. ``ids`` is filled only where metadata are wanted.
+    """
 
     keys: list[str | None]
     hash_keys: list[str | None]
     data: list[bytes]
     sub_numbers: list[int]
     origin: list[int]
+    ids: list[str | None]
     misplaced: int = 0
 
 
@@ -248,12 +255,12 @@ def _taken_apart(
     blobs: list[bytes],
     keys: list[str | None],
     numbers: list[str],
-    hash_range: tuple[int, int] | None,
+    decoding: Decoding,
 ) -> _Rows:
-    rows = _Rows([], [], [], [], [])
+    rows = _Rows([], [], [], [], [], [])
     for i, blob in enumerate(blobs):
         try:
-            aggregate = split(blob, hash_range)
+            aggregate = split(blob, decoding.hash_range, ids=decoding.metadata)
         except MalformedAggregateError as exc:
             raise ProtocolError(
                 f"The aggregate with sequence number {numbers[i]} is malformed: {exc}.",
@@ -265,12 +272,14 @@ def _taken_apart(
             rows.data.append(blob)
             rows.sub_numbers.append(0)
             rows.origin.append(i)
+            rows.ids.append(None)
             continue
         rows.keys += aggregate.partition_keys
         rows.hash_keys += aggregate.explicit_hash_keys
         rows.data += aggregate.data
         rows.sub_numbers += aggregate.sub_numbers
         rows.origin += [i] * len(aggregate.data)
+        rows.ids += aggregate.ids or ()
         rows.misplaced += aggregate.misplaced
     return rows
 

@@ -1,26 +1,20 @@
-"""The aggregate format of the Kinesis Producer Library: many user records in one Kinesis record.
+"""Aggregates of the Kinesis Producer Library taken apart: many user records in one Kinesis record.
 
-Four bytes that mark it, a protocol buffers message, and the MD5 of that message. The format is
-documented in ``aggregation-format.md`` of the KPL. What carries no mark, or another sum than its
-own, is a plain record whose bytes happen to begin so. What carries both was made to be an
-aggregate: if it is malformed then, that is an error and no guess.
-
-The message is parsed by the protocol buffers runtime, with a description of our own in a pool of
-our own, so that nothing else in the process (Spark Connect, for one) can collide with it.
+The format is described in :mod:`kinesis_ds.kpl`. What carries no mark, or another sum than its own,
+is a plain record whose bytes happen to begin so. What carries both was made to be an aggregate: if
+it is malformed then, that is an error and no guess.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from google.protobuf import message
 
+from kinesis_ds.kpl import DIGEST_BYTES, FRAME_BYTES, MAGIC, AggregatedRecord, ids_of, md5
 from kinesis_ds.limits import MAX_HASH_KEY, MIB, PARTITION_KEY_MAX_CHARS
 
-MAGIC = b"\xf3\x89\x9a\xc2"
-_DIGEST_BYTES = 16
 _HASH_KEY_MAX_DIGITS = len(str(MAX_HASH_KEY))
 # Ours. User records share what is stored once in an aggregate: keys, and the sequence number. A few
 # bytes may thus stand for many, which nobody means who wants to save space.
@@ -41,6 +35,7 @@ class Aggregate:
         partition_keys, explicit_hash_keys, data: Of each.
         sub_numbers: The place of each in the aggregate, from 0. Those left out keep theirs.
         misplaced: How many were left out because they belong to another shard.
+        ids: The record id of each, None where it has none; None when they were not asked for.
     """
 
     partition_keys: list[str]
@@ -48,9 +43,12 @@ class Aggregate:
     data: list[bytes]
     sub_numbers: list[int]
     misplaced: int
+    ids: list[str | None] | None = None
 
 
-def split(record: bytes, hash_range: tuple[int, int] | None) -> Aggregate | None:
+def split(
+    record: bytes, hash_range: tuple[int, int] | None, *, ids: bool = False
+) -> Aggregate | None:
     """Take an aggregate apart.
 
     A user record whose hash key (the explicit one, else the MD5 of its partition key) is outside
@@ -60,6 +58,7 @@ def split(record: bytes, hash_range: tuple[int, int] | None) -> Aggregate | None
     Args:
         record: The data of a Kinesis record.
         hash_range: First and last hash key of the shard, or None to leave nothing out.
+        ids: Whether record ids are wanted. What tags say wrongly is no id, and never an error.
 
     Returns:
         None when the record is none.
@@ -67,13 +66,13 @@ def split(record: bytes, hash_range: tuple[int, int] | None) -> Aggregate | None
     Raises:
         MalformedAggregateError: Marked and summed up rightly, and no aggregate all the same.
     """
-    if not record.startswith(MAGIC) or len(record) <= len(MAGIC) + _DIGEST_BYTES:
+    if not record.startswith(MAGIC) or len(record) <= FRAME_BYTES:
         return None
-    body = record[len(MAGIC) : -_DIGEST_BYTES]
-    if hashlib.md5(body, usedforsecurity=False).digest() != record[-_DIGEST_BYTES:]:
+    body = record[len(MAGIC) : -DIGEST_BYTES]
+    if md5(body) != record[-DIGEST_BYTES:]:
         return None
     try:
-        parsed = _AggregatedRecord.FromString(body)
+        parsed = AggregatedRecord.FromString(body)
     except message.DecodeError as exc:
         raise MalformedAggregateError("it is not the message it should be") from exc
     if not parsed.IsInitialized():  # the C runtime does not look while it parses
@@ -83,6 +82,7 @@ def split(record: bytes, hash_range: tuple[int, int] | None) -> Aggregate | None
     key_indices, hash_indices, data = _columns(parsed.records, len(keys), len(hash_keys))
     _check_growth(len(record), parsed.partition_key_table, key_indices)
     numbers = list(range(len(data)))
+    found_ids = ids_of(parsed.records) if ids else None
     misplaced = 0
     if hash_range is not None:
         kept = _in_range(
@@ -94,12 +94,14 @@ def split(record: bytes, hash_range: tuple[int, int] | None) -> Aggregate | None
             key_indices = [key_indices[i] for i in kept]
             hash_indices = [hash_indices[i] for i in kept]
             data = [data[i] for i in kept]
+            found_ids = None if found_ids is None else [found_ids[i] for i in kept]
     return Aggregate(
         partition_keys=[keys[i] for i in key_indices],
         explicit_hash_keys=[None if i is None else hash_keys[i] for i in hash_indices],
         data=data,
         sub_numbers=numbers,
         misplaced=misplaced,
+        ids=found_ids,
     )
 
 
@@ -162,9 +164,9 @@ def _in_range(
     first, last = hash_range
     if (first, last) == (0, MAX_HASH_KEY):
         return None
-    low, high = first.to_bytes(_DIGEST_BYTES, "big"), last.to_bytes(_DIGEST_BYTES, "big")
+    low, high = first.to_bytes(DIGEST_BYTES, "big"), last.to_bytes(DIGEST_BYTES, "big")
     by_key = [
-        low <= hashlib.md5(key, usedforsecurity=False).digest() <= high  # as Kinesis does
+        low <= md5(key) <= high  # as Kinesis does
         for key in keys
     ]
     by_hash_key = [first <= int(key) <= last for key in hash_keys]
@@ -176,42 +178,3 @@ def _in_range(
         if (by_key[key] if hash_key is None else by_hash_key[hash_key])
     ]
     return kept if len(kept) < len(key_indices) else None
-
-
-def _message_class() -> Any:
-    """The class of the message, from its description.
-
-    Keys are described as bytes, which they are on the wire: whether they are UTF-8 is for us to
-    say, and their hash is that of the bytes.
-    """
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="kinesis_ds/aggregate.proto", package="kinesis_ds", syntax="proto2"
-    )
-    aggregate = file.message_type.add(name="AggregatedRecord")
-    for number, name in ((1, "partition_key_table"), (2, "explicit_hash_key_table")):
-        aggregate.field.add(
-            name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_REPEATED
-        )
-    aggregate.field.add(
-        name="records",
-        number=3,
-        type=field.TYPE_MESSAGE,
-        type_name=".kinesis_ds.Record",
-        label=field.LABEL_REPEATED,
-    )
-    record = file.message_type.add(name="Record")
-    for number, name, kind, label in (
-        (1, "partition_key_index", field.TYPE_UINT64, field.LABEL_REQUIRED),
-        (2, "explicit_hash_key_index", field.TYPE_UINT64, field.LABEL_OPTIONAL),
-        (3, "data", field.TYPE_BYTES, field.LABEL_REQUIRED),
-    ):
-        record.field.add(name=name, number=number, type=kind, label=label)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("kinesis_ds.AggregatedRecord")
-    )
-
-
-_AggregatedRecord = _message_class()

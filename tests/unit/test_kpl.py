@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from kinesis_ds.agent.kpl import MAGIC, Aggregate, MalformedAggregateError, split
+from kinesis_ds.agent.kpl import Aggregate, MalformedAggregateError, split
+from kinesis_ds.kpl import MAGIC
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.testing.hashing import hash_of
 from tests.support.aggregates import (

@@ -32,6 +32,7 @@ PURE = [
     "agent/frames",
     "agent/polling",
     "agent/kpl",
+    "kpl",
     "testing/account",
     "testing/changing",
     "testing/consumers",
@@ -60,6 +61,7 @@ PURE = [
     "testing/tokens",
     "testing/validation",
     "testing/writing",
+    "writer/aggregating",
     "writer/batching",
     "writer/results",
 ]

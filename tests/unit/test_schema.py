@@ -57,6 +57,7 @@ WITH_METADATA = StructType(
         StructField("subSequenceNumber", LongType()),
         StructField("explicitHashKey", StringType()),
         StructField("encryptionType", StringType()),
+        StructField("recordId", StringType()),
     ]
 )
 
