@@ -62,8 +62,13 @@ PURE = [
     "testing/validation",
     "testing/writing",
     "writer/aggregating",
-    "writer/batching",
+    "writer/lanes",
+    "writer/pacing",
+    "writer/prediction",
+    "writer/queues",
+    "writer/records",
     "writer/results",
+    "writer/rows",
 ]
 IMPURE = {
     "pyspark",

@@ -1,0 +1,620 @@
+"""What is sent next, of all that one task has for one stream. Pure.
+
+Records wait in a lane for each shard that they are predicted for. A lane with enough for a request
+fills one alone, so that what one shard refuses concerns no other; what other lanes have is combined
+when the oldest of it has waited long enough. Each lane keeps its shard's pace, and pauses alone
+when something of it failed.
+
+A lane that holds something is filed under what it waits for, in one of three heaps, and filed anew
+when something happens to it. So the cost of a request does not grow with the number of lanes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kinesis_ds.writer.aggregating import users_of
+from kinesis_ds.writer.pacing import Pace, cost_of
+from kinesis_ds.writer.prediction import hash_key_of
+from kinesis_ds.writer.queues import Gate, Queue
+from kinesis_ds.writer.records import Record, Request
+from kinesis_ds.writer.results import THROTTLED_CODES, Delivered, Rejected, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kinesis_ds.writer.aggregating import Aggregator
+    from kinesis_ds.writer.prediction import Prediction
+    from kinesis_ds.writer.records import PackingLimits
+
+_BACKOFF_BASE_S: Final = 0.1
+_BACKOFF_CAP_S: Final = 5.0
+
+# What a lane waits for, and what orders the heap of it.
+_FULL: Final = "a request of its own"  # since when its oldest record waits
+_PART: Final = "its time in a combined request"  # when its oldest record has waited long enough
+_LATER: Final = "the end of a pause, or its shard's pace"  # when that is
+_NOTHING: Final = ""
+
+
+class RetriesExhausted(Exception):  # noqa: N818  # what happened, for the sender to put into words
+    """Records would have to be sent again, and the time for that is over.
+
+    Attributes:
+        records: How many.
+        tries: How often the one tried most was sent.
+        why: The last reason.
+    """
+
+    def __init__(self, records: int, tries: int, why: str) -> None:
+        super().__init__(records, tries, why)
+        self.records = records
+        self.tries = tries
+        self.why = why
+
+
+@dataclass
+class Settled:
+    """What an answer comes to.
+
+    Attributes:
+        rows: Rows that are delivered, to be released.
+        bytes: What those hold of the window.
+        retried: Rows to be sent again because they were not stored.
+        throttled: Those of them that a service limit was the reason for.
+        misplaced: Rows to be sent again because their aggregate landed in a shard where readers
+            do not look for them.
+        surprised: Whether a record landed where the prediction did not expect it, or in a shard
+            that it does not know: time to look at the shards.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    retried: int = 0
+    throttled: int = 0
+    misplaced: int = 0
+    surprised: bool = False
+
+
+class _Lane:
+    """One predicted shard's records, and what holds them back."""
+
+    __slots__ = (
+        "aggregator",
+        "failed_at",
+        "failures",
+        "key",
+        "kind",
+        "pace",
+        "paused_until",
+        "queue",
+        "shard",
+    )
+
+    def __init__(self, shard: str, pace: Pace, aggregator: Aggregator | None) -> None:
+        self.shard = shard
+        self.pace = pace
+        self.aggregator = aggregator
+        self.queue = Queue()
+        self.failures = 0
+        self.failed_at = float("-inf")
+        self.paused_until = float("-inf")
+        self.kind = _NOTHING
+        self.key = 0.0
+
+
+class _Part(NamedTuple):
+    """The records of one lane in a request."""
+
+    lane: _Lane
+    records: list[Record]
+    cost: float
+
+
+class _Flight(NamedTuple):
+    """A request under way."""
+
+    request: Request
+    parts: list[_Part]
+    sent_at: float
+    dealing: int
+
+
+class Lanes:
+    """What one task has for one stream. Every record is in one place: waiting, under way, settled.
+
+    Runs on the network loop. Times are in monotonic seconds.
+
+    Args:
+        limits: What a request may hold.
+        prediction: Where records will land.
+        ordered: Whether rows of one partition key are stored in row order, whatever fails. At most
+            one record of a key is then under way.
+        linger_s: How long a record may wait for others.
+        retry_timeout_s: How long a record is tried, from when it was first sent.
+        paces: The shards' paces, which outlive this object; added to here.
+        aggregator: Makes the aggregator of one shard; None where rows travel one by one.
+        uniform: Draws the pauses.
+    """
+
+    def __init__(
+        self,
+        limits: PackingLimits,
+        prediction: Prediction,
+        *,
+        ordered: bool,
+        linger_s: float,
+        retry_timeout_s: float,
+        paces: dict[str, Pace],
+        aggregator: Callable[[], Aggregator] | None,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self._limits = limits
+        self._prediction = prediction
+        self._linger_s = linger_s
+        self._retry_timeout_s = retry_timeout_s
+        self._paces = paces
+        self._aggregator = aggregator
+        self._uniform = uniform
+        self._gate = Gate() if ordered else None
+        self._lanes: dict[str, _Lane] = {}
+        self._heaps: dict[str, list[tuple[float, int, _Lane]]] = {_FULL: [], _PART: [], _LATER: []}
+        self._opened: list[tuple[float, int, _Lane]] = []
+        self._number = count()
+        self._flights: dict[int, _Flight] = {}
+        self._unsettled: list[tuple[Record, str]] = []
+        self._dealing = 0
+        self._flushing = False
+        self._hurrying = False
+        self._waiting = 0
+        self.why = ""
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait to be sent, in open aggregates, too."""
+        return self._waiting
+
+    @property
+    def unsettled(self) -> int:
+        """How many rows are stored, but in a shard of which it is not known what belongs there."""
+        return sum(record.rows for record, _ in self._unsettled)
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was added is delivered."""
+        return not (self._waiting or self._flights or self._unsettled)
+
+    def add(self, records: Iterable[Record], now: float) -> None:
+        """Take fresh rows, in row order."""
+        touched: dict[_Lane, None] = {}
+        for record in records:
+            self._waiting += 1
+            lane = self._lane_of(record)
+            aggregator = lane.aggregator
+            if aggregator is None:
+                if self._gate is None or self._gate.add(record):
+                    lane.queue.add(record, now)
+                    touched[lane] = None
+                continue
+            opened = aggregator.opened_at
+            for closed in aggregator.add(record, now):
+                self._enqueue(closed, lane, now if opened is None else opened, touched)
+            if aggregator.opened_at is not None and aggregator.opened_at != opened:
+                heapq.heappush(self._opened, (aggregator.opened_at, next(self._number), lane))
+        self._file_all(touched, now)
+        if self._flushing:
+            self._close_aggregates(now)
+
+    def flush(self, on: bool = True) -> None:
+        """No more rows come, so nothing waits for company."""
+        self._flushing = on
+
+    def hurry(self, on: bool) -> None:
+        """The task waits for room: nothing that can be sent waits. Aggregates are not cut short."""
+        self._hurrying = on
+
+    def next_request(self, now: float) -> Request | None:
+        """What is to be sent now, at most one request. It counts as sent with this call.
+
+        Raises:
+            RetriesExhausted: A record would be sent again after its time.
+        """
+        self._check_unsettled(now)
+        self._close_aggregates(now)
+        while (lane := self._top(_LATER)) is not None and lane.key <= now:
+            heapq.heappop(self._heaps[_LATER])
+            lane.kind = _NOTHING
+            self._file(lane, now)
+        parts: list[_Part] = []
+        records: list[Record] = []
+        size = 0
+        room_ended = False
+        while not room_ended and (lane := self._next_lane(now, alone=not parts)) is not None:
+            if lane.pace.ready_at(lane.queue.cost, now) > now:
+                self._file(lane, now)  # another task has used its shard's pace up
+                continue
+            taken = lane.queue.take(
+                self._limits.request_records - len(records),
+                self._limits.request_bytes - size,
+                lane.pace.allowance(now),
+                alone=not records,
+            )
+            room_ended = taken.room_ended
+            if taken.records:
+                records += taken.records
+                size += taken.size
+                parts.append(_Part(lane, taken.records, taken.cost))
+                lane.pace.sent(taken.cost, now)
+                self._file(lane, now)
+            room_ended |= len(records) >= self._limits.request_records
+            room_ended |= size >= self._limits.request_bytes
+        if not records:
+            return None
+        request = Request(records, size)
+        self._flights[id(request)] = _Flight(request, parts, now, self._dealing)
+        late = []
+        for record in records:
+            self._waiting -= record.rows
+            record.tries += 1
+            if record.first_try is None:
+                record.first_try = now
+            elif record.first_try + self._retry_timeout_s <= now:
+                late.append(record)
+        if late:
+            raise RetriesExhausted(len(late), max(r.tries for r in late) - 1, self.why)
+        return request
+
+    def wake_at(self, now: float) -> float | None:
+        """When :meth:`next_request` may give something although nothing else happens."""
+        times = []
+        if self._top(_FULL) is not None:
+            times.append(now)
+        if (lane := self._top(_PART)) is not None:
+            times.append(now if self._eager else lane.key)
+        if (lane := self._top(_LATER)) is not None:
+            times.append(lane.key)
+        if (lane := self._top_opened()) is not None:
+            times.append(now if self._flushing else self._opened[0][0] + self._linger_s)
+        times += [
+            record.first_try + self._retry_timeout_s
+            for record, _ in self._unsettled
+            if record.first_try is not None
+        ]
+        return max(now, min(times)) if times else None
+
+    def settle(self, request: Request, verdicts: list[Verdict], now: float) -> Settled:
+        """Take the answer to a request: one verdict for each record, none of them a refusal.
+
+        Raises:
+            RetriesExhausted: A record would be sent again, and its time is over.
+        """
+        flight = self._flights.pop(id(request))
+        settled = Settled()
+        again: list[tuple[Record, float]] = []
+        answers = iter(verdicts)
+        for part in flight.parts:
+            failed: list[Record] = []
+            stored: list[tuple[Record, str]] = []
+            costs = [0.0, 0.0, 0.0]  # delivered, throttled, neither
+            for record in part.records:
+                verdict = next(answers)
+                assert not isinstance(verdict, Rejected)
+                if isinstance(verdict, Delivered):
+                    stored.append((record, verdict.shard_id))
+                    costs[0] += cost_of(record)
+                    continue
+                failed.append(record)
+                settled.retried += record.rows
+                self.why = f"{verdict.code}: {verdict.message}"
+                if verdict.code in THROTTLED_CODES:
+                    settled.throttled += record.rows
+                    costs[1] += cost_of(record)
+                else:
+                    costs[2] += cost_of(record)
+            self._report(part, costs, now)
+            if stored:
+                part.lane.failures = 0
+            if failed:
+                self._pause(part.lane, flight.sent_at, now)
+                again += self._back(part, failed, flight.dealing, now)
+            self._judge(stored, part.lane.shard, flight.dealing, settled, now)
+            self._file(part.lane, now)
+        self._check_deadline(again)
+        return settled
+
+    def failed(self, request: Request, why: str, throttled: bool, now: float) -> Settled:
+        """Take it that a request failed as a whole, or got no answer, and may pass later.
+
+        Raises:
+            RetriesExhausted: A record would be sent again, and its time is over.
+        """
+        flight = self._flights.pop(id(request))
+        self.why = why
+        again: list[tuple[Record, float]] = []
+        for part in flight.parts:
+            self._report(part, [0.0, part.cost, 0.0] if throttled else [0.0, 0.0, part.cost], now)
+            self._pause(part.lane, flight.sent_at, now)
+            again += self._back(part, part.records, flight.dealing, now)
+            self._file(part.lane, now)
+        self._check_deadline(again)
+        rows = sum(record.rows for record in request.records)
+        return Settled(retried=rows, throttled=rows if throttled else 0)
+
+    def reshard(self, prediction: Prediction, now: float) -> Settled:
+        """Deal out anew what waits, in row order, by the shards as they are now.
+
+        Aggregates are taken apart and made anew. What is under way stays as it is.
+        """
+        waiting = self._drain_all()
+        self._prediction = prediction
+        self._dealing += 1
+        self._waiting = 0
+        if prediction.known:
+            self._lanes = {s: lane for s, lane in self._lanes.items() if s in prediction.open}
+            for shard in [s for s in self._paces if s not in prediction.open]:
+                del self._paces[shard]
+        waiting.sort(key=lambda record: record.row)
+        tried = [record for record in waiting if record.tries]
+        touched: dict[_Lane, None] = {}
+        # Of each key the rows that were tried come before those that were not.
+        for lane, record in self._packed(tried, now):
+            self._waiting += record.rows
+            self._enqueue(record, lane, now - self._linger_s, touched)
+        self._file_all(touched, now)
+        self.add((record for record in waiting if not record.tries), now)
+        settled = Settled()
+        unsettled, self._unsettled = self._unsettled, []
+        for record, shard in unsettled:
+            self._judge([(record, shard)], "", -1, settled, now)
+        settled.surprised = bool(self._unsettled)
+        return settled
+
+    def close(self) -> None:
+        """Give up what is under way, so that the paces do not count it any longer."""
+        for flight in self._flights.values():
+            for part in flight.parts:
+                part.lane.pace.gave_up(part.cost, flight.sent_at)
+        self._flights.clear()
+
+    @property
+    def _eager(self) -> bool:
+        return self._flushing or self._hurrying
+
+    # Lanes and the heaps they are filed in.
+
+    def _lane_of(self, record: Record) -> _Lane:
+        shard = self._prediction.shard_of(record)
+        lane = self._lanes.get(shard)
+        if lane is None:
+            pace = self._paces.setdefault(shard, Pace())
+            aggregator = None if self._aggregator is None else self._aggregator()
+            lane = self._lanes[shard] = _Lane(shard, pace, aggregator)
+        return lane
+
+    def _file(self, lane: _Lane, now: float) -> None:
+        """File a lane under what it waits for now."""
+        queue = lane.queue
+        if not queue:
+            lane.kind = _NOTHING
+            return
+        kind, key = _PART, queue.since
+        when = max(lane.paused_until, lane.pace.ready_at(queue.cost, now))
+        if when > now:
+            kind, key = _LATER, when
+        else:
+            records = self._limits.request_records / len(queue)
+            share = min(records, self._limits.request_bytes / queue.size) if queue.size else records
+            if share <= 1.0 and lane.pace.allowance(now) >= share * queue.cost:
+                kind = _FULL
+            elif share > 1.0 and not queue.again:
+                key += self._linger_s
+        if (kind, key) != (lane.kind, lane.key):
+            lane.kind, lane.key = kind, key
+            heapq.heappush(self._heaps[kind], (key, next(self._number), lane))
+
+    def _file_all(self, lanes: Iterable[_Lane], now: float) -> None:
+        for lane in lanes:
+            self._file(lane, now)
+
+    def _top(self, kind: str) -> _Lane | None:
+        """The first lane that is still filed there."""
+        heap = self._heaps[kind]
+        while heap:
+            key, _, lane = heap[0]
+            if lane.kind == kind and lane.key == key:
+                return lane
+            heapq.heappop(heap)
+        return None
+
+    def _next_lane(self, now: float, *, alone: bool) -> _Lane | None:
+        """The lane to take from next, a request's first or one to combine."""
+        part = self._top(_PART)
+        if part is not None and not self._eager and part.key > now:
+            part = None
+        if not alone:
+            return part
+        full = self._top(_FULL)
+        if full is None or (part is not None and part.queue.since < full.key):
+            return part
+        return full
+
+    # Aggregates.
+
+    def _top_opened(self) -> _Lane | None:
+        """The lane with the oldest open aggregate."""
+        while self._opened:
+            at, _, lane = self._opened[0]
+            if lane.aggregator is not None and lane.aggregator.opened_at == at:
+                return lane
+            heapq.heappop(self._opened)
+        return None
+
+    def _close_aggregates(self, now: float) -> None:
+        """Close those that have been open for long enough; all of them when no more rows come."""
+        touched: dict[_Lane, None] = {}
+        while (lane := self._top_opened()) is not None:
+            at = self._opened[0][0]
+            if not self._flushing and at + self._linger_s > now:
+                break
+            heapq.heappop(self._opened)
+            assert lane.aggregator is not None
+            if (closed := lane.aggregator.close()) is not None:
+                self._enqueue(closed, lane, at, touched)
+        self._file_all(touched, now)
+
+    def _enqueue(
+        self, record: Record, lane: _Lane, since: float, touched: dict[_Lane, None]
+    ) -> None:
+        if self._gate is None or self._gate.add(record):
+            lane.queue.add(record, since)
+            touched[lane] = None
+
+    def _packed(self, rows: Iterable[Record], now: float) -> list[tuple[_Lane, Record]]:
+        """Plain records as they will travel by the present prediction; nothing stays open."""
+        if self._aggregator is None:
+            return [(self._lane_of(record), record) for record in rows]
+        by_lane: dict[_Lane, list[Record]] = defaultdict(list)
+        for record in rows:
+            by_lane[self._lane_of(record)].append(record)
+        packed = []
+        for lane, records in by_lane.items():
+            aggregator = self._aggregator()
+            for record in records:
+                packed += [(lane, closed) for closed in aggregator.add(record, now)]
+            if (last := aggregator.close()) is not None:
+                packed.append((lane, last))
+        return packed
+
+    # Answers.
+
+    def _report(self, part: _Part, costs: list[float], now: float) -> None:
+        delivered, throttled, neither = costs
+        pace = part.lane.pace
+        if delivered:
+            pace.delivered(delivered, now)
+        if throttled:
+            pace.throttled(throttled, now)
+        if neither:
+            pace.gave_up(neither, now)
+
+    def _pause(self, lane: _Lane, sent_at: float, now: float) -> None:
+        # What was sent before the last failure was known is part of that failure.
+        if lane.failures and sent_at < lane.failed_at:
+            return
+        lane.failed_at = now
+        lane.failures += 1
+        longest = min(_BACKOFF_CAP_S, _BACKOFF_BASE_S * 2 ** min(lane.failures - 1, 10))
+        lane.paused_until = now + self._uniform(0.0, longest)
+
+    def _back(
+        self, part: _Part, records: list[Record], dealing: int, now: float
+    ) -> list[tuple[Record, float]]:
+        """Put failed records back to where they go now; returns them, and when they may go."""
+        self._waiting += sum(record.rows for record in records)
+        if dealing == self._dealing:
+            part.lane.queue.put_back(records, now)
+        else:
+            for record in reversed(records):
+                self._replace(record, users_of(record), now)
+        return [(record, max(now, part.lane.paused_until)) for record in records]
+
+    def _replace(self, old: Record, rows: list[Record], now: float) -> None:
+        """Put rows of a record to the front, as they travel now; the others of it are done."""
+        packed = self._packed(rows, now) if rows != [old] else [(self._lane_of(old), old)]
+        front = [record for _, record in packed]
+        if self._gate is not None and front != [old]:
+            passing = self._gate.replace(old, front)
+            mine = set(front)
+            front = [record for record in passing if record in mine]
+            self._admit((record for record in passing if record not in mine), now)
+        going = set(front)
+        lanes: dict[_Lane, list[Record]] = defaultdict(list)
+        for lane, record in packed:
+            if record in going:
+                lanes[lane].append(record)
+        for lane, records in lanes.items():
+            lane.queue.put_back(records, now)
+        self._file_all(lanes, now)
+
+    def _admit(self, records: Iterable[Record], now: float) -> None:
+        """Queue records that have waited for others of their keys: they wait for nothing else."""
+        touched: dict[_Lane, None] = {}
+        for record in records:
+            lane = self._lane_of(record)
+            lane.queue.add(record, now - self._linger_s)
+            touched[lane] = None
+        self._file_all(touched, now)
+
+    def _judge(
+        self,
+        stored: list[tuple[Record, str]],
+        expected: str,
+        dealing: int,
+        settled: Settled,
+        now: float,
+    ) -> None:
+        """Release what was stored where readers look for it; the rest goes again, or waits."""
+        prediction = self._prediction
+        passing: list[Record] = []
+        for record, shard in stored:
+            gone: list[Record] = []
+            if shard != expected and prediction.known:
+                # Since a reshard it may be expected where it landed, although it was not before.
+                dealt_anew = dealing != self._dealing
+                settled.surprised |= not (dealt_anew and shard == prediction.shard_of(record))
+                if record.keys:
+                    bounds = prediction.hash_range(shard)
+                    if bounds is None:
+                        settled.surprised = True
+                        self._unsettled.append((record, shard))
+                        continue
+                    first, last = bounds
+                    gone = [u for u in users_of(record) if not first <= hash_key_of(u) <= last]
+            settled.rows += record.rows - len(gone)
+            settled.bytes += record.held - sum(user.held for user in gone)
+            if gone:
+                settled.misplaced += len(gone)
+                self._waiting += len(gone)
+                self._replace(record, gone, now)
+            elif self._gate is not None:
+                passing += self._gate.done(record)
+        if passing:
+            self._admit(passing, now)
+
+    def _drain_all(self) -> list[Record]:
+        """Take out everything that waits, as plain records."""
+        waiting = []
+        for lane in self._lanes.values():
+            waiting += lane.queue.drain()
+            lane.kind = _NOTHING
+            if lane.aggregator is not None and (open_one := lane.aggregator.close()) is not None:
+                waiting.append(open_one)
+        for heap in self._heaps.values():
+            heap.clear()
+        self._opened.clear()
+        if self._gate is not None:
+            passed = [r for flight in self._flights.values() for r in flight.request.records]
+            passed += [record for record, _ in self._unsettled]
+            waiting += self._gate.drain(passed)
+        return [user for record in waiting for user in users_of(record)]
+
+    def _check_deadline(self, again: list[tuple[Record, float]]) -> None:
+        """Whether each record may still be sent when its pause is over."""
+        late = [r for r, at in again if (r.first_try or at) + self._retry_timeout_s <= at]
+        if late:
+            raise RetriesExhausted(len(late), max(r.tries for r in late), self.why)
+
+    def _check_unsettled(self, now: float) -> None:
+        if self._unsettled:
+            late = [
+                (record, shard)
+                for record, shard in self._unsettled
+                if (record.first_try or now) + self._retry_timeout_s <= now
+            ]
+            if late:
+                why = f"shard {late[0][1]} took them, and it is not listed"
+                raise RetriesExhausted(len(late), max(r.tries for r, _ in late), why)
