@@ -113,7 +113,7 @@ class Aggregator:
         return closed
 
     def _append(self, record: Record, most: int, now: float) -> bool:
-        """Take it if the aggregate has at most ``most`` bytes then; returns whether it was taken."""
+        """Take it if the aggregate then has at most ``most`` bytes; returns whether it did."""
         key, hash_key, data = record.partition_key, record.explicit_hash_key, record.data
         size = self._size
         table = b""

@@ -6,6 +6,7 @@ What is in them is said by the class that ``protoc`` made for the KPL, out of ``
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from itertools import pairwise
 from typing import Any
@@ -28,6 +29,7 @@ from tests.support.aggregates import (
     message_of,
     number_field,
     sealed,
+    tag_field,
     user_field,
     varint,
 )
@@ -137,13 +139,53 @@ def test_an_aggregate_that_had_an_accident(data: bytes) -> None:
         assert whole
 
 
-@given(st.lists(WRONG_FIELDS | GOOD, min_size=1, max_size=3), st.integers(1, 20_000))
+TAGS = st.one_of(
+    st.builds(
+        tag_field,
+        st.sampled_from([b"kinesis_ds.id.1", b"r", b"x"]),
+        st.sampled_from([b"q/1/2", b"7", b"x" * 100, b"\xff"]) | SHORT,
+    ),
+    st.builds(bytes_field, st.just(4), SHORT),
+    damaged(st.just(tag_field(b"r", b"77"))),
+    damaged(st.just(tag_field(b"kinesis_ds.id.1", b"q/1/2"))),
+)
+TAGGED = st.builds(
+    lambda key, tags: bytes_field(1, b"key") + user_field(key, b"d", None, b"".join(tags)),
+    st.just(0),
+    st.lists(TAGS, max_size=5),
+)
+
+
+@FUZZ
+@given(st.lists(TAGGED, min_size=1, max_size=4).map(b"".join), RANGES)
+def test_no_tag_makes_a_difference_but_to_ids(
+    message: bytes, hash_range: tuple[int, int] | None
+) -> None:
+    """With ids and without, an aggregate is the same rows or the same error."""
+
+    def outcome(ids: bool) -> tuple[object, ...]:
+        try:
+            found = split(sealed(message), hash_range, ids=ids)
+        except MalformedAggregateError as exc:
+            return (str(exc),)
+        assert found is not None
+        if ids:
+            assert found.ids is not None
+            assert len(found.ids) == len(found.data)
+            for each in found.ids:
+                assert each is None or re.fullmatch(r"(?s).{1,100}/[0-9]{1,19}", each)
+        return (found.partition_keys, found.data, found.sub_numbers, found.misplaced)
+
+    assert outcome(ids=True) == outcome(ids=False)
+
+
+@given(st.lists(WRONG_FIELDS | GOOD | TAGGED, min_size=1, max_size=3), st.integers(1, 20_000))
 def test_memory_is_bounded_by_the_bytes(fields: list[bytes], times: int) -> None:
     """However often a field is repeated."""
     data = sealed(b"".join(fields) * min(times, 100_000 // (len(b"".join(fields)) + 1) + 1))
     tracemalloc.start()
     try:
-        split(data, (0, 10))
+        split(data, (0, 10), ids=True)
     except MalformedAggregateError:
         pass
     finally:

@@ -5,11 +5,9 @@ The other reader and writer is ``aws_kinesis_agg``, which AWS publishes.
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from aws_kinesis_agg.aggregator import RecordAggregator
-from aws_kinesis_agg.deaggregator import deaggregate_records
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +17,7 @@ from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.position import TRIM_HORIZON, After, At, AtTimestamp, Position
 from tests.support.aggregates import MAGIC, User, aggregate
 from tests.support.builders import ARRIVED_S, record
+from tests.support.other_reader import by_the_other_reader
 
 KEYS = st.text(max_size=256, alphabet=st.characters(codec="utf-8")) | st.sampled_from("abc")
 HASH_KEYS = st.integers(0, MAX_HASH_KEY).map(str)
@@ -40,20 +39,6 @@ def users_in(data: bytes, hash_range: tuple[int, int] | None = None) -> list[Use
         return None
     columns = (found.partition_keys, found.data, found.explicit_hash_keys)
     return [User(*each) for each in zip(*columns, strict=True)]
-
-
-def by_the_other_reader(data: bytes) -> list[User] | None:
-    """What it finds in a record; None when it takes the record for a plain one."""
-    given = {"kinesis": {"data": base64.b64encode(data), "partitionKey": "outer"}}
-    for member in ("kinesisSchemaVersion", "sequenceNumber", "approximateArrivalTimestamp"):
-        given["kinesis"][member] = "1"
-    found = [r["kinesis"] for r in deaggregate_records([given])]
-    if found and "aggregated" not in found[0]:
-        return None
-    assert [r["subSequenceNumber"] for r in found] == list(range(len(found)))
-    return [
-        User(r["partitionKey"], base64.b64decode(r["data"]), r["explicitHashKey"]) for r in found
-    ]
 
 
 @given(st.lists(ANY, min_size=1, max_size=12))

@@ -18,6 +18,7 @@ class User:
     key: str
     data: bytes
     hash_key: str | None = None
+    tags: bytes = b""
 
     @property
     def hash(self) -> int:
@@ -41,11 +42,18 @@ def bytes_field(field: int, value: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
-def user_field(key: int | None, data: bytes | None, hash_key: int | None = None) -> bytes:
+def tag_field(key: bytes, value: bytes) -> bytes:
+    """The field of a tag, which stands in that of a user record."""
+    return bytes_field(4, bytes_field(1, key) + bytes_field(2, value))
+
+
+def user_field(
+    key: int | None, data: bytes | None, hash_key: int | None = None, tags: bytes = b""
+) -> bytes:
     """The field of a user record, with what is None left out."""
     body = b"" if key is None else number_field(1, key)
     body += b"" if hash_key is None else number_field(2, hash_key)
-    return bytes_field(3, body + (b"" if data is None else bytes_field(3, data)))
+    return bytes_field(3, body + (b"" if data is None else bytes_field(3, data)) + tags)
 
 
 def sealed(message: bytes) -> bytes:
@@ -63,7 +71,7 @@ def message_of(users: Iterable[User]) -> bytes:
         hash_key = None
         if user.hash_key is not None:
             hash_key = hash_keys.setdefault(user.hash_key, len(hash_keys))
-        records += user_field(key, user.data, hash_key)
+        records += user_field(key, user.data, hash_key, user.tags)
     tables = b"".join(bytes_field(1, key.encode()) for key in keys)
     return tables + b"".join(bytes_field(2, key.encode()) for key in hash_keys) + records
 

@@ -23,7 +23,14 @@ from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.position import TRIM_HORIZON, After, At, AtTimestamp, Position
 from kinesis_ds.schema import METADATA_SCHEMA, RECORD_SCHEMA
-from tests.support.aggregates import User, aggregate, bytes_field, sealed, user_field
+from tests.support.aggregates import (
+    User,
+    aggregate,
+    bytes_field,
+    sealed,
+    tag_field,
+    user_field,
+)
 from tests.support.builders import ARRIVED_S, event, number, record
 
 ARRIVED_MS = int(ARRIVED_S * 1000)
@@ -527,6 +534,31 @@ def test_metadata_of_an_aggregate_that_stays_whole() -> None:
     assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == [
         (0, None, "NONE")
     ]
+
+
+def test_record_ids_come_with_the_metadata() -> None:
+    """As the last column, null for whatever has none: plain records, and aggregates of others."""
+    tagged = aggregate(
+        User("a", b"1", None, tag_field(b"kinesis_ds.id.1", b"q/0/1") + tag_field(b"r", b"4")),
+        User("b", b"2", None, tag_field(b"r", b"6")),
+    )
+    items = [record(1), record(2, tagged), record(3, THREE)]
+
+    decoded = decode_records(items, TRIM_HORIZON, METADATA)
+    assert decoded is not None
+    assert decoded.batch.schema.names[-1] == "recordId"
+    assert decoded.batch.column("recordId").to_pylist() == [
+        None,
+        "q/0/1/4",
+        "q/0/1/6",
+        None,
+        None,
+        None,
+    ]
+    for without in (Decoding(metadata=True), Decoding((5, 5), deaggregate=True, metadata=True)):
+        decoded = decode_records(items, TRIM_HORIZON, without)
+        assert decoded is not None
+        assert decoded.batch.column("recordId").null_count == decoded.batch.num_rows
 
 
 @pytest.mark.parametrize("kind", ["AES", "none", "", 0, False, 1, [], ["KMS"], {"a": 1}])

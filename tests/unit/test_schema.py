@@ -117,6 +117,7 @@ def test_metadata_goes_through() -> None:
     assert batch.column("subSequenceNumber").to_pylist() == [0, 1]
     assert batch.column("explicitHashKey").to_pylist() == ["5", None]
     assert batch.column("encryptionType").to_pylist() == ["NONE", "NONE"]
+    assert batch.column("recordId").to_pylist() == [None, None]
     assert batch.column("shardId").to_pylist() == ["shardId-0"] * 2
 
 
