@@ -63,6 +63,7 @@ PURE = [
     "testing/writing",
     "writer/aggregating",
     "writer/lanes",
+    "writer/ledger_format",
     "writer/pacing",
     "writer/prediction",
     "writer/queues",
