@@ -31,6 +31,7 @@ from kinesis_ds.errors import (
 if TYPE_CHECKING:
     from kinesis_ds.datasource import KinesisDataSource
     from kinesis_ds.listener import ShardTableListener
+    from kinesis_ds.repeats import drop_repeats
 
 __all__ = [
     "AccessError",
@@ -50,6 +51,7 @@ __all__ = [
     "ThrottledError",
     "TransientError",
     "WriteError",
+    "drop_repeats",
 ]
 
 
@@ -62,6 +64,10 @@ def __getattr__(name: str) -> Any:
         from kinesis_ds.listener import ShardTableListener  # noqa: PLC0415  # imports PySpark
 
         return ShardTableListener
+    if name == "drop_repeats":
+        from kinesis_ds.repeats import drop_repeats  # noqa: PLC0415  # imports PySpark
+
+        return drop_repeats
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  # seldom asked for
 
