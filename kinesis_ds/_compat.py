@@ -10,12 +10,18 @@ from pyspark.sql import datasource as _datasource
 _BOUNDLESS = 2**63 - 1
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.streaming.datasource import ReadLimit
 
     # What both have in common, which is all that this package relies on.
     StreamWriterBase = DataSourceStreamWriter
     STREAM_WRITER_GETS_ARROW: bool
+    BatchWriterBase = DataSourceWriter
+    BATCH_WRITER_GETS_ARROW: bool
     StreamReaderBase = DataSourceStreamReader
 
     def usual_limit(max_records: int | None, max_bytes: int | None) -> ReadLimit: ...
@@ -28,6 +34,13 @@ else:
         _datasource.DataSourceStreamArrowWriter
         if STREAM_WRITER_GETS_ARROW
         else _datasource.DataSourceStreamWriter
+    )
+
+    BATCH_WRITER_GETS_ARROW = hasattr(_datasource, "DataSourceArrowWriter")
+    BatchWriterBase = (
+        _datasource.DataSourceArrowWriter
+        if BATCH_WRITER_GETS_ARROW
+        else _datasource.DataSourceWriter
     )
 
     # Limits and Trigger.AvailableNow exist since 4.2; before, `latestOffset` is called without

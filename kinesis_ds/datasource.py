@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 
-from kinesis_ds.errors import OptionError
 from kinesis_ds.options import parse_read_options
 from kinesis_ds.schema import check_source_schema, source_ddl
 
@@ -50,4 +49,6 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        raise OptionError("Batch writes to Kinesis are not in this version.", "Use df.writeStream.")
+        from kinesis_ds.writer.batch import make_batch_writer  # noqa: PLC0415
+
+        return make_batch_writer(self.options, schema, overwrite=overwrite)

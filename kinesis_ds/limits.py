@@ -17,6 +17,11 @@ PUT_RECORDS_MAX_BYTES: Final = 10 * MIB
 # UpdateMaxRecordSize: a stream takes 1 MiB (the default) to 10 MiB a record, partition key
 # included.
 RECORD_MAX_BYTES_DEFAULT: Final = 1 * MIB
+RECORD_MAX_BYTES: Final = 10 * MIB
+# PutRecords: "Each shard can support writes up to 1,000 records per second, up to a maximum data
+# write total of 1 MB per second."
+SHARD_RECORDS_PER_S: Final = 1000
+SHARD_BYTES_PER_S: Final = 1 * MIB
 PARTITION_KEY_MAX_CHARS: Final = 256
 MAX_HASH_KEY: Final = 2**128 - 1
 

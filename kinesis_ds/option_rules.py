@@ -21,10 +21,11 @@ from kinesis_ds.option_values import (
 _MAX_NAME = 128
 
 
-def of_both(typed: Typed) -> Iterator[str]:
+def of_both(typed: Typed, *, needs_stream: bool = True) -> Iterator[str]:
     """Contradictions in who asks and where."""
     given, v = typed.given, typed.values
-    if ("streamName" in given) == ("streamARN" in given):
+    both = "streamName" in given and "streamARN" in given
+    if both or (needs_stream and "streamName" not in given and "streamARN" not in given):
         yield "give streamName or streamARN (exactly one of them)"
     if ("awsAccessKey" in given) != ("awsSecretKey" in given):
         yield "awsAccessKey and awsSecretKey go together; one of them is missing"
@@ -49,6 +50,22 @@ def of_reading(typed: Typed, kind: Kind | None) -> Iterator[str]:
     if "shardsPerTask" in typed.given and "maxPartitions" in typed.given:
         yield "give shardsPerTask or maxPartitions, not both"
     yield from _positions(typed, kind)
+
+
+def of_writing(typed: Typed) -> Iterator[str]:
+    """Contradictions in how it is written."""
+    given, v = typed.given, typed.values
+    if len(named_streams(v)) > 1:
+        yield (
+            "a sink writes to one stream, or to those that a column stream names row by row; leave "
+            "the others out"
+        )
+    if v["recordIds"] and "aggregation" in given and not v["aggregation"]:
+        yield "recordIds needs aggregation, which carries the ids; leave aggregation out"
+    if not (v["aggregation"] or v["recordIds"]):
+        for key in ("aggregationMaxBytes", "aggregationMaxRecords"):
+            if key in given:
+                yield f"{key} needs aggregation=true"
 
 
 def _out_of_place(typed: Typed, kind: Kind | None) -> Iterator[str]:

@@ -16,6 +16,7 @@ from kinesis_ds.limits import (
     MIB,
     PUT_RECORDS_MAX_BYTES,
     PUT_RECORDS_MAX_RECORDS,
+    RECORD_MAX_BYTES,
 )
 from kinesis_ds.option_positions import ending_position, initial_position
 
@@ -449,6 +450,77 @@ _WRITING: tuple[Option, ...] = (
         modes=_WRITE,
     ),
     Option(
+        "linger",
+        kinds.duration(0, 60),
+        "How long a record waits for others of its shard to fill a request or an aggregate with. "
+        "The end of a task's rows ends the wait.",
+        default="100ms",
+        foreign=(
+            Foreign(
+                "kinesis.sink.recordMaxBufferedTimeMs", kinds.jvm_duration(0, 60), "milliseconds"
+            ),
+            Foreign(
+                "kinesis.executor.recordMaxBufferedTime", kinds.jvm_duration(0, 60), "milliseconds"
+            ),
+        ),
+        modes=_WRITE,
+    ),
+    Option(
+        "ordering",
+        kinds.choice({"none": False, "key": True}, "none or key"),
+        "`none`, or `key`: records of one partition key are stored in the order of the rows of "
+        "their task. That costs a round trip a record of a key, or an aggregate of a shard.",
+        default="none",
+        modes=_WRITE,
+    ),
+    Option(
+        "aggregation",
+        kinds.boolean,
+        "Write many rows as one Kinesis record, in the format of the KPL. Readers must take such "
+        "records apart, as this source, the KCL and `aws-kinesis-agg` do. On with `recordIds`.",
+        default="false",
+        aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
+        modes=_WRITE,
+    ),
+    Option(
+        "aggregationMaxBytes",
+        kinds.size(1024, RECORD_MAX_BYTES),
+        "Bytes in one aggregate, at most; and never more than the stream takes a record.",
+        default="50kb",
+        modes=_WRITE,
+    ),
+    Option(
+        "aggregationMaxRecords",
+        kinds.count(1),
+        "Rows in one aggregate, at most.",
+        default="100000",
+        modes=_WRITE,
+    ),
+    Option(
+        "recordIds",
+        kinds.boolean,
+        "Give each row an id that is the same when Spark writes it again. Our source shows it as "
+        "`recordId`, and `kinesis_ds.drop_repeats` leaves repeats out.",
+        default="false",
+        modes=_WRITE,
+    ),
+    Option(
+        "onOversizedRecord",
+        kinds.choice({"fail": False, "skip": True}, "fail or skip"),
+        "What becomes of a row that is larger than the stream takes: `fail` ends the task and "
+        "names the row, `skip` leaves it out, counts it, and warns once a task.",
+        default="fail",
+        modes=_WRITE,
+    ),
+    Option(
+        "ledger",
+        kinds.boolean,
+        "Keep account of finished batches in the query's checkpoint, so that none is written again "
+        "when Spark runs it again.",
+        default="true",
+        modes=_WRITE,
+    ),
+    Option(
         "batchMaxRecords",
         kinds.count(1, PUT_RECORDS_MAX_RECORDS),
         "Records in one PutRecords request, at most.",
@@ -563,19 +635,13 @@ IGNORED: tuple[Elsewhere, ...] = (
     Elsewhere(
         (
             "kinesis.sink.flushWaitTimeMs",
-            "kinesis.sink.recordMaxBufferedTimeMs",
             "kniesis.executor.flushwaittimemillis",
-            "kinesis.executor.recordMaxBufferedTime",
         ),
-        "records are sent as soon as there is room, and a task ends when all are acknowledged",
+        "a task ends as soon as all its records are acknowledged",
     ),
     Elsewhere(
         ("kinesis.sink.maxConnections", "kinesis.executor.maxConnections"),
         "maxInFlightRequests bounds the requests under way",
-    ),
-    Elsewhere(
-        ("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
-        "this version writes each row as a record of its own",
     ),
 )
 

@@ -22,8 +22,9 @@ from kinesis_ds.limits import (
     GET_RECORDS_MAX_RECORDS,
     GET_RECORDS_MIN_INTERVAL_S,
 )
-from kinesis_ds.option_rules import consumer_names, of_both, of_reading, region
+from kinesis_ds.option_rules import consumer_names, of_both, of_reading, of_writing, region
 from kinesis_ds.option_typed import Typed
+from kinesis_ds.option_values import stream_arns, stream_names
 
 if TYPE_CHECKING:
     from kinesis_ds.option_table import ConsumerMode, Kind
@@ -142,19 +143,54 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class WriteOptions:
-    """Options of a sink. Durations in seconds, sizes in bytes."""
+class AggregationOptions:
+    """How rows are put together to one Kinesis record, and whether each carries an id."""
 
-    stream: StreamId
+    max_bytes: int
+    max_records: int
+    ids: bool = False
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of a sink. Durations in seconds, sizes in bytes.
+
+    Attributes:
+        stream: Where rows go that name none themselves; None when each has to.
+        ordered: Whether records of one partition key are stored in row order.
+        aggregation: None: each row is a record of its own.
+        skip_oversized: Leave out rows that are too large, instead of failing.
+        ledger: Whether to keep account of finished batches.
+        checkpoint: The query's checkpoint location, where Spark tells it.
+    """
+
+    stream: StreamId | None
     aws: AwsOptions
     max_in_flight_records: int
     max_in_flight_bytes: int
     max_in_flight_requests: int
     batch_max_records: int
     batch_max_bytes: int
+    linger_s: float
+    ordered: bool
+    aggregation: AggregationOptions | None
+    skip_oversized: bool
     retry_timeout_s: float
     diagnostics_dir: str | None
+    ledger: bool = True
+    checkpoint: str | None = None
     without_effect: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What is written to, for messages."""
+        return f"stream {self.stream.label}" if self.stream else "the streams of column stream"
+
+    @property
+    def target(self) -> str:
+        """All that says where the query writes to; for the ledger, which is kept."""
+        where = "".join(f", {x}" for x in (self.aws.region, self.aws.endpoint) if x)
+        return f"{self.label}{where}"
 
 
 def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:
@@ -207,30 +243,56 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
     )
 
 
-def parse_write_options(raw: Mapping[str, str]) -> WriteOptions:
+def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> WriteOptions:
     """Options of ``writeStream`` or ``write``.
+
+    Args:
+        raw: As the user gave them.
+        routed: Whether the rows may name their streams themselves.
 
     Raises:
         OptionError: Naming every problem at once.
     """
     typed = Typed(raw, "write", None)
     v = typed.values
-    problems = [*typed.problems, *of_both(typed)]
-    if len(_streams(v)) > 1:
-        problems.append("a sink writes to one stream; start a query for each other one")
-    _raise(problems)
+    _raise([*typed.problems, *of_both(typed, needs_stream=not routed), *of_writing(typed)])
+    aggregation = None
+    if v["aggregation"] or v["recordIds"]:
+        aggregation = AggregationOptions(
+            v["aggregationMaxBytes"], v["aggregationMaxRecords"], v["recordIds"]
+        )
+    checkpoint = next((x for k, x in raw.items() if k.lower() == "checkpointlocation"), None)
     return WriteOptions(
-        stream=_streams(v)[0],
+        stream=next(iter(_streams(v)), None),
         aws=_aws(typed),
         max_in_flight_records=v["maxInFlightRecords"],
         max_in_flight_bytes=v["maxInFlightBytes"],
         max_in_flight_requests=v["maxInFlightRequests"],
         batch_max_records=v["batchMaxRecords"],
         batch_max_bytes=v["batchMaxBytes"],
+        linger_s=v["linger"],
+        ordered=v["ordering"],
+        aggregation=aggregation,
+        skip_oversized=v["onOversizedRecord"],
         retry_timeout_s=v["retryTimeout"],
         diagnostics_dir=v["diagnosticsDirectory"],
+        ledger=v["ledger"],
+        checkpoint=checkpoint,
         without_effect=typed.explained(),
     )
+
+
+def stream_named(text: str) -> StreamId:
+    """The stream that a row names, by name or by ARN.
+
+    Raises:
+        ValueError: It is neither; says what is expected.
+    """
+    if "," in text:
+        raise ValueError("one stream")
+    if text.startswith("arn:"):
+        return StreamId(arn=stream_arns(text)[0])
+    return StreamId(stream_names(text)[0])
 
 
 def log_without_effect(options: ReadOptions | WriteOptions) -> None:

@@ -55,6 +55,7 @@ class StreamInfo:
         server_time: The service's clock at the answer, seconds since the epoch, or None.
         max_record_bytes: Largest record the stream takes, partition key included.
         retention_hours: How long it keeps records.
+        distributes: Whether it places records itself, whatever their keys.
     """
 
     name: str
@@ -64,6 +65,7 @@ class StreamInfo:
     server_time: float | None
     max_record_bytes: int = RECORD_MAX_BYTES_DEFAULT
     retention_hours: int = RETENTION_HOURS_DEFAULT
+    distributes: bool = False
 
 
 async def describe_stream(connection: Connection, stream: StreamId) -> StreamInfo:
@@ -93,6 +95,7 @@ async def describe_stream(connection: Connection, stream: StreamId) -> StreamInf
             # Servers (and SDKs) from before UpdateMaxRecordSize do not say.
             max_record_bytes=summary.get("MaxRecordSizeInKiB", 0) * KIB or RECORD_MAX_BYTES_DEFAULT,
             retention_hours=int(summary.get("RetentionPeriodHours") or RETENTION_HOURS_DEFAULT),
+            distributes=summary.get("RecordDistributionStrategy") == "AUTO",
         )
     if info.status == "DELETING":
         raise StreamNotFoundError(f"The stream {stream.label} is being deleted.")

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 @dataclass
 class _Totals:
     requests: int = 0
+    stored_records: int = 0
     delivered_records: int = 0
     delivered_bytes: int = 0
     retried_records: int = 0
+    misplaced_records: int = 0
+    skipped_records: int = 0
     throttled: int = 0
     waits: int = 0
     waited_s: float = 0.0
@@ -65,17 +68,28 @@ class SinkCounters:
         with self._lock:
             self._totals.requests += 1
 
-    def add_delivered(self, records: int, size: int) -> None:
-        """Records are stored; ``size`` in bytes, partition keys included."""
+    def add_delivered(self, rows: int, size: int, records: int) -> None:
+        """Rows are stored, as so many Kinesis records; ``size`` in bytes, keys included."""
         with self._lock:
-            self._totals.delivered_records += records
+            self._totals.delivered_records += rows
             self._totals.delivered_bytes += size
+            self._totals.stored_records += records
 
     def add_retried(self, records: int, throttled: int) -> None:
         """Records will be sent again, ``throttled`` of them because of a service limit."""
         with self._lock:
             self._totals.retried_records += records
             self._totals.throttled += throttled
+
+    def add_misplaced(self, rows: int) -> None:
+        """Rows are sent again, since their aggregate landed on a shard that is not theirs."""
+        with self._lock:
+            self._totals.misplaced_records += rows
+
+    def add_skipped(self, rows: int) -> None:
+        """Rows were left out, as the user wants it for those that are too large."""
+        with self._lock:
+            self._totals.skipped_records += rows
 
     def snapshot(self) -> dict[str, Any]:
         """The counters as the statistics file holds them. The limits are those of one task."""
@@ -89,7 +103,10 @@ class SinkCounters:
                 "requests": totals.requests,
                 "delivered_records": totals.delivered_records,
                 "delivered_bytes": totals.delivered_bytes,
+                "stored_records": totals.stored_records,
                 "retried_records": totals.retried_records,
+                "misplaced_records": totals.misplaced_records,
+                "skipped_records": totals.skipped_records,
                 "throttled": totals.throttled,
                 "in_flight_records": sum(w.records for w in windows),
                 "in_flight_bytes": sum(w.bytes for w in windows),

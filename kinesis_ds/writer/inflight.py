@@ -1,9 +1,11 @@
 """The bound on what one task has under way. It blocks; it never drops and never sleeps.
 
-A record counts from the moment it is admitted until Kinesis has acknowledged it: through the
-request that carries it, the wait before a retry and the retry. A request counts while it is with
-Kinesis, not while its failed records wait, so that waiting records keep no fresh ones from being
-sent.
+A row counts from the moment it is admitted until Kinesis has acknowledged it: while it waits for
+others of its shard, for the shard's pace, in an aggregate, with Kinesis, and before a retry. A
+request counts while it is with Kinesis.
+
+Whoever found the window full goes on at the low water mark, not at the first free place: a piece at
+a time the two sides would wake each other for every request.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOW_WAIT_S = 10.0
+# Of each bound. What is left then keeps the requests coming while the task fetches rows again.
+LOW_WATER = 0.75
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,13 @@ class InFlightWindow:
     The task's thread admits and waits; the network loop releases and reports failure.
 
     Args:
-        max_records: Most records in flight.
-        max_bytes: Most bytes in flight. A request that alone is larger is admitted when nothing
-            else is in flight, as it could never be otherwise.
+        max_records: Most rows in flight.
+        max_bytes: Most bytes in flight. A piece that alone is larger is admitted when nothing else
+            is in flight, as it could never be otherwise.
         max_requests: Most requests in flight.
         label: What is written to, for messages.
         slow_wait_s: A single wait this long is worth one warning.
+        on_wait: Told when a wait for room begins (True) and ends (False).
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class InFlightWindow:
         label: str,
         clock: Clock | None = None,
         slow_wait_s: float = SLOW_WAIT_S,
+        on_wait: Callable[[bool], None] = lambda _: None,
     ) -> None:
         if min(max_records, max_bytes, max_requests) < 1:
             raise ValueError("every bound must be >= 1")
@@ -73,6 +79,8 @@ class InFlightWindow:
         self._label = label
         self._clock = clock or SystemClock()
         self._slow_wait_s = slow_wait_s
+        self._on_wait = on_wait
+        self._released_at = 0.0
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._records = self._bytes = self._requests = 0
@@ -81,14 +89,16 @@ class InFlightWindow:
         self._waited_s = 0.0
         self._waiting_since: list[float] = []
 
-    def acquire(self, records: int, size: int, deadline: float) -> None:
-        """Admit one request; blocks until there is room for it.
+    def acquire(self, records: int, size: int, patience_s: float) -> None:
+        """Admit some rows; blocks until there is room for them.
 
         Args:
-            deadline: Monotonic time after which waiting is given up.
+            records: How many.
+            size: Their bytes.
+            patience_s: Waiting is given up when so long nothing was acknowledged.
 
         Raises:
-            WriteError: There was no room before the deadline.
+            WriteError: Nothing was acknowledged for so long.
             Exception: Whatever :meth:`fail` was given, before or during the wait. Nothing is
                 admitted then.
         """
@@ -96,9 +106,11 @@ class InFlightWindow:
             if self._error is None and not self._has_room(records, size):
                 self._waits += 1
                 self._waiting_since.append(since := self._clock.monotonic())
+                self._on_wait(True)
                 try:
-                    self._wait(lambda: self._has_room(records, size), since, deadline)
+                    self._wait(lambda: self._is_low(records, size), since, patience_s)
                 finally:
+                    self._on_wait(False)
                     self._waiting_since.remove(since)
                     self._waited_s += self._clock.monotonic() - since
             self._raise_if_failed()
@@ -106,14 +118,14 @@ class InFlightWindow:
             self._bytes += size
             self._peak_records = max(self._peak_records, self._records)
             self._peak_bytes = max(self._peak_bytes, self._bytes)
-            self._add_request()
 
     def try_acquire_request(self) -> bool:
-        """Count one more request, for records admitted before; False when there is no room."""
+        """Count one more request, for rows admitted before; False when there is no room."""
         with self._changed:
             if self._requests >= self._max_requests:
                 return False
-            self._add_request()
+            self._requests += 1
+            self._peak_requests = max(self._peak_requests, self._requests)
             return True
 
     def release(self, records: int = 0, size: int = 0, requests: int = 0) -> None:
@@ -122,6 +134,8 @@ class InFlightWindow:
             self._records -= records
             self._bytes -= size
             self._requests -= requests
+            if records:
+                self._released_at = self._clock.monotonic()
             if min(self._records, self._bytes, self._requests) < 0:
                 raise InternalError(f"more was released than admitted: {self!r}", "Please report.")
             self._changed.notify_all()
@@ -141,15 +155,15 @@ class InFlightWindow:
         with self._changed:
             self._raise_if_failed()
 
-    def drain(self, deadline: float) -> None:
+    def drain(self, patience_s: float) -> None:
         """Block until nothing is in flight.
 
         Raises:
-            WriteError: Something still was at the deadline.
+            WriteError: Nothing was acknowledged for ``patience_s`` seconds.
             Exception: Whatever :meth:`fail` was given.
         """
         with self._changed:
-            self._wait(self._is_empty, self._clock.monotonic(), deadline)
+            self._wait(self._is_empty, self._clock.monotonic(), patience_s)
             self._raise_if_failed()
 
     def statistics(self) -> WindowStatistics:
@@ -178,26 +192,27 @@ class InFlightWindow:
         )
 
     def _has_room(self, records: int, size: int) -> bool:
-        if self._requests >= self._max_requests:
-            return False
         return self._records == 0 or (
             self._records + records <= self._max_records and self._bytes + size <= self._max_bytes
+        )
+
+    def _is_low(self, records: int, size: int) -> bool:
+        return self._has_room(records, size) and (
+            self._records <= self._max_records * LOW_WATER
+            and self._bytes <= self._max_bytes * LOW_WATER
         )
 
     def _is_empty(self) -> bool:
         return self._records == 0 and self._requests == 0
 
-    def _add_request(self) -> None:
-        self._requests += 1
-        self._peak_requests = max(self._peak_requests, self._requests)
-
-    def _wait(self, ready: Callable[[], bool], since: float, deadline: float) -> None:
+    def _wait(self, ready: Callable[[], bool], since: float, patience_s: float) -> None:
         warned = False
         while self._error is None and not ready():
             now = self._clock.monotonic()
-            if now >= deadline:
+            still = now - max(since, self._released_at)
+            if still >= patience_s:
                 raise WriteError(
-                    f"Writing to {self._label} made no progress for {now - since:.0f}s with "
+                    f"Writing to {self._label} made no progress for {still:.0f}s with "
                     f"{self._records} records ({self._bytes} bytes) in flight.",
                     "Look at the stream's write limits and at the network.",
                 )
@@ -213,8 +228,10 @@ class InFlightWindow:
                     self._bytes,
                     self._requests,
                 )
-            wake = deadline if warned else min(deadline, since + self._slow_wait_s)
-            self._changed.wait(max(0.0, wake - now))
+            longest = patience_s - still
+            if not warned:
+                longest = min(longest, since + self._slow_wait_s - now)
+            self._changed.wait(max(0.0, longest))
 
     def _raise_if_failed(self) -> None:
         if self._error is not None:

@@ -586,20 +586,21 @@ class Lanes:
             self._admit(passing, now)
 
     def _drain_all(self) -> list[Record]:
-        """Take out everything that waits, as plain records."""
+        """Take out everything that waits, as plain records; those of one key in their order."""
         waiting = []
         for lane in self._lanes.values():
             waiting += lane.queue.drain()
             lane.kind = _NOTHING
-            if lane.aggregator is not None and (open_one := lane.aggregator.close()) is not None:
-                waiting.append(open_one)
-        for heap in self._heaps.values():
-            heap.clear()
-        self._opened.clear()
         if self._gate is not None:
             passed = [r for flight in self._flights.values() for r in flight.request.records]
             passed += [record for record, _ in self._unsettled]
             waiting += self._gate.drain(passed)
+        for lane in self._lanes.values():
+            if lane.aggregator is not None and (last := lane.aggregator.close()) is not None:
+                waiting.append(last)
+        for heap in self._heaps.values():
+            heap.clear()
+        self._opened.clear()
         return [user for record in waiting for user in users_of(record)]
 
     def _check_deadline(self, again: list[tuple[Record, float]]) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,8 @@ FOLDER = "_kinesis_sink"
 KEEP = 100
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)")
-_USER = re.compile(r"(?<=//)[^/]*@")
+# As far as the last @: a password with a slash in it is no URI, but it is a password.
+_USER = re.compile(r"(?<=://).*@", re.DOTALL)
 _BATCH = re.compile(r"0|[1-9][0-9]*")
 _TEMPORARY = re.compile(r"\.[0-9]+\.[0-9a-f]{32}\.tmp")
 # What Hadoop calls otherwise than pyarrow.
@@ -237,7 +237,7 @@ def _file_system(location: str) -> tuple[Any, str]:
     uri = _URI.fullmatch(location)
     if uri is None or uri["scheme"] == "file":
         path = location if uri is None else uri["path"]
-        return fs.LocalFileSystem(), os.path.abspath(path).rstrip("/")
+        return fs.LocalFileSystem(), path.rstrip("/")
     scheme = _SCHEMES.get(uri["scheme"].lower(), uri["scheme"].lower())
     path = quote(re.sub("/+", "/", uri["path"]))
     files, root = fs.FileSystem.from_uri(f"{scheme}://{uri['authority'] or ''}{path}")

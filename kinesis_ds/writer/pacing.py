@@ -125,11 +125,18 @@ class Pace:
         self._pass(now)
         news = self._old <= _SLACK and now >= self._cut_at + _ROUND_S
         self._back(cost)
+        if news:
+            self._cut(now)
+        # What the shard did not take need not be paid back for long, however large it is.
         if self._rate is not None:
-            # What the shard did not take need not be paid back for long, however large it is.
             self._tokens = max(self._tokens, -self._rate * _LONGEST_DEBT_S)
-        if not news:
-            return
+
+    def gave_up(self, cost: float, now: float) -> None:
+        """Nothing is known of this much: it was answered not at all, or with another error."""
+        self._pass(now)
+        self._back(cost)
+
+    def _cut(self, now: float) -> None:
         lately = self._delivered / _LATELY_S * _KEEP
         if self._rate is None:
             self._rate = max(_FLOOR, lately)
@@ -140,11 +147,6 @@ class Pace:
         self._tokens = min(self._tokens, 0.0)
         self._cut_at = now
         self._old = self._in_flight
-
-    def gave_up(self, cost: float, now: float) -> None:
-        """Nothing is known of this much: it was answered not at all, or with another error."""
-        self._pass(now)
-        self._back(cost)
 
     def _back(self, cost: float) -> None:
         self._in_flight = max(0.0, self._in_flight - cost)
@@ -163,7 +165,7 @@ class Pace:
             return
         saved = max(self._tokens, self._rate * _SAVED_S)
         self._tokens = min(self._tokens + elapsed * self._rate, saved)
-        quiet = 1.0 + (now - self._cut_at) / _QUICKER_S
+        quiet = 1.0 + (now - elapsed / 2 - self._cut_at) / _QUICKER_S
         # A rate that nobody uses up to its end is not tested, so it does not grow past a shard's.
         most = max(self._rate, 1.0, 1.5 * self._delivered / _LATELY_S)
         self._rate = min(most, self._rate + elapsed * _GROWTH * quiet)

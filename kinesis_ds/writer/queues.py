@@ -115,6 +115,7 @@ class Gate:
     def __init__(self) -> None:
         self._held: set[str] = set()
         self._behind: dict[str, deque[Record]] = {}
+        # For how many of its keys a record is not first in line; in the order of the lines.
         self._missing: dict[Record, int] = {}
 
     def __len__(self) -> int:
@@ -145,15 +146,18 @@ class Gate:
         new = list(new)
         mine: set[str] = set()  # keys of the old one that one of the new ones holds
         passing = []
+        first: dict[Record, int] = {}
         later: list[tuple[str, Record]] = []
         for record in new:
             missing = [key for key in keys_of(record) if key in mine]
             later += [(key, record) for key in missing]
             mine.update(keys_of(record))
             if missing:
-                self._missing[record] = len(missing)
+                first[record] = len(missing)
             else:
                 passing.append(record)
+        if first:
+            self._missing = {**first, **self._missing}
         for key, record in reversed(later):
             self._behind.setdefault(key, deque()).appendleft(record)
         for key in keys_of(old):
@@ -173,7 +177,7 @@ class Gate:
         return passing
 
     def drain(self, passed: Iterable[Record]) -> list[Record]:
-        """Take out everything that waits; only the keys of what has ``passed`` stay held."""
+        """Take out everything that waits, each key's in its order; ``passed`` keep theirs."""
         waiting = list(self._missing)
         self._behind.clear()
         self._missing.clear()

@@ -15,7 +15,7 @@ from kinesis_ds.position import is_number
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_ds.writer.batching import Record
+    from kinesis_ds.writer.records import Record
 
 THROTTLED_CODES = frozenset(
     {"KMSThrottlingException", "ProvisionedThroughputExceededException", "ThrottlingException"}
@@ -59,14 +59,18 @@ Verdict = Delivered | Retry | Rejected
 
 @dataclass(frozen=True)
 class ShardWrites:
-    """What was stored in one shard. Sizes count partition keys.
+    """What was stored in one shard.
 
     Attributes:
+        stream: As the query or the row names it.
         first_sequence_number: The lowest one. Requests overtake each other, so this is not
             necessarily the first row's.
         last_sequence_number: The highest one.
+        records: Rows, however many of them a Kinesis record holds.
+        bytes: Of their data and partition keys.
     """
 
+    stream: str
     shard_id: str
     first_sequence_number: str
     last_sequence_number: str
@@ -112,33 +116,37 @@ def _verdict(entry: Any) -> Verdict:
     return Delivered(shard_id, number)
 
 
-def tally(pairs: Iterable[tuple[Record, Verdict]]) -> list[ShardWrites]:
+def tally(stream: str, pairs: Iterable[tuple[Record, Verdict]]) -> list[ShardWrites]:
     """What the delivered ones among ``pairs`` come to, a shard each."""
-    found: dict[str, tuple[list[str], int]] = {}
+    found: dict[str, tuple[list[str], int, int]] = {}
     for record, verdict in pairs:
         if isinstance(verdict, Delivered):
-            numbers, size = found.get(verdict.shard_id, ([], 0))
+            numbers, rows, held = found.get(verdict.shard_id, ([], 0, 0))
             numbers.append(verdict.sequence_number)
-            found[verdict.shard_id] = (numbers, size + record.size)
+            found[verdict.shard_id] = (numbers, rows + record.rows, held + record.held)
     return [
-        ShardWrites(shard, min(numbers, key=int), max(numbers, key=int), len(numbers), size)
-        for shard, (numbers, size) in found.items()
+        ShardWrites(stream, shard, min(numbers, key=int), max(numbers, key=int), rows, held)
+        for shard, (numbers, rows, held) in found.items()
     ]
 
 
-def merge(
-    writes: Iterable[ShardWrites], into: dict[str, ShardWrites] | None = None
-) -> dict[str, ShardWrites]:
-    """Totals by shard, whatever the order of the parts; added to ``into`` where it is given."""
+Written = dict[tuple[str, str], ShardWrites]
+"""What was stored, by stream and shard."""
+
+
+def merge(writes: Iterable[ShardWrites], into: Written | None = None) -> Written:
+    """Totals by stream and shard, whatever the order of the parts; added to ``into`` if given."""
     total = {} if into is None else into
     for new in writes:
-        old = total.get(new.shard_id)
-        total[new.shard_id] = new if old is None else _add(old, new)
+        key = (new.stream, new.shard_id)
+        old = total.get(key)
+        total[key] = new if old is None else _add(old, new)
     return total
 
 
 def _add(a: ShardWrites, b: ShardWrites) -> ShardWrites:
     return ShardWrites(
+        a.stream,
         a.shard_id,
         min(a.first_sequence_number, b.first_sequence_number, key=int),
         max(a.last_sequence_number, b.last_sequence_number, key=int),

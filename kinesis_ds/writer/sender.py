@@ -1,50 +1,65 @@
-"""Sends the requests of one task: several at once, failed records again, all of them by a deadline.
+"""Sends what the lanes of one task choose: several requests at once, failed records again.
 
-Runs on the network loop. Each packed request is a coroutine that ends when every record of it is
-stored. A request that got no answer may have been stored all the same and is sent again: the sink
-delivers at least once.
+Runs on the network loop. A request that got no answer may have been stored all the same and is sent
+again: the sink delivers at least once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kinesis_ds.errors import (
+    AccessError,
     InternalError,
     KinesisConnectorError,
     ThrottledError,
-    TransientError,
     WriteError,
 )
+from kinesis_ds.writer.aggregating import Aggregator
+from kinesis_ds.writer.lanes import Lanes, RetriesExhausted, Settled
+from kinesis_ds.writer.records import PackingLimits
 from kinesis_ds.writer.results import (
-    THROTTLED_CODES,
     Delivered,
     Rejected,
-    Retry,
     ShardWrites,
+    Verdict,
+    Written,
     classify,
     merge,
     tally,
 )
 
 if TYPE_CHECKING:
-    from kinesis_ds.writer.batching import Record, Request
+    from kinesis_ds.options import StreamId, WriteOptions
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.inflight import InFlightWindow
+    from kinesis_ds.writer.prediction import Prediction
+    from kinesis_ds.writer.records import Record, Request
+    from kinesis_ds.writer.rows import Piece
+    from kinesis_ds.writer.service import Target
 
 logger = logging.getLogger(__name__)
 
-PutRecords = Callable[[list[dict[str, Any]]], Awaitable[Mapping[str, Any]]]
-"""One PutRecords call: entries to the answer, or a :class:`KinesisConnectorError`."""
-
-_BACKOFF_BASE_S = 0.1
-_BACKOFF_CAP_S = 5.0
 _CALL_TIMEOUT_S = 30.0
+# Between two looks at the shards of a stream that was resharded, or whose shards cannot be listed.
+_LOOK_AGAIN_S = 1.0
+# A pace is looked at no more often than this.
+_TICK_S = 0.001
+
+
+class Streams(Protocol):
+    """What a sender needs of the service: calls, each without retries of its own."""
+
+    def opened(self, stream: StreamId) -> Target: ...
+
+    async def put(self, stream: StreamId, records: list[Record]) -> Mapping[str, Any]: ...
+
+    async def look_at_shards(self, stream: StreamId) -> Prediction: ...
 
 
 class Sender:
@@ -53,180 +68,250 @@ class Sender:
     The first error ends the task: it goes to the window, where the task's thread meets it.
 
     Args:
-        put: Makes one call, without retries of its own.
-        window: What the task has in flight. Whoever calls :meth:`send` has acquired room in it.
-        label: The stream, for messages.
-        retry_timeout_s: How long one record is tried.
+        streams: Makes the calls.
+        window: What the task has in flight. Whoever calls :meth:`add` has acquired room in it.
+        options: The query's.
         counters: Told of each request and its outcome.
-        uniform: Draws the back-off.
+        id_prefix: Of the rows' ids, where they are wanted.
+        uniform: Draws pauses.
     """
 
     def __init__(
         self,
-        put: PutRecords,
+        streams: Streams,
         window: InFlightWindow,
-        *,
-        label: str,
-        retry_timeout_s: float,
+        options: WriteOptions,
         counters: SinkCounters,
+        *,
+        id_prefix: str | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self._put = put
+        self._streams = streams
         self._window = window
-        self._label = label
-        self._retry_timeout_s = retry_timeout_s
+        self._options = options
         self._counters = counters
+        self._id_prefix = id_prefix
         self._uniform = uniform
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._due: deque[asyncio.Future[None]] = deque()
-        self._written: dict[str, ShardWrites] = {}
+        self._lanes: dict[StreamId, Lanes] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._looks: dict[StreamId, asyncio.Task[None]] = {}
+        self._surprised: set[StreamId] = set()
+        self._wake: asyncio.TimerHandle | None = None
+        self._written: Written = {}
         self._closed = False
 
-    @property
-    def busy(self) -> bool:
-        """Whether a request is under way or waits to be sent again."""
-        return bool(self._tasks)
+    def add(self, piece: Piece) -> None:
+        """Take rows over, and send what is to be sent now."""
+        with self._telling():
+            lanes = self._lanes.get(piece.stream)
+            if lanes is None:
+                lanes = self._lanes[piece.stream] = self._open(piece.stream)
+            lanes.add(piece.records, self._now())
+            self._pump()
 
-    def send(self, request: Request) -> None:
-        """Begin to deliver a request."""
-        if self._closed:
-            return
-        task = asyncio.get_running_loop().create_task(self._run(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def hurry(self, on: bool) -> None:
+        """The task waits for room, so that no row waits for others; or does no longer."""
+        with self._telling():
+            for lanes in self._lanes.values():
+                lanes.hurry(on)
+            self._pump()
+
+    def flush(self) -> None:
+        """No more rows come."""
+        with self._telling():
+            for lanes in self._lanes.values():
+                lanes.flush()
+            self._pump()
 
     async def aclose(self) -> None:
         """Cancel what is still under way and wait until it has ended. Idempotent."""
         self._closed = True
-        tasks = list(self._tasks)
+        if self._wake is not None:
+            self._wake.cancel()
+        tasks = [*self._calls, *self._looks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for lanes in self._lanes.values():
+            lanes.close()
 
     def written(self) -> tuple[ShardWrites, ...]:
-        """What was stored so far, by shard."""
-        return tuple(self._written[shard] for shard in sorted(self._written))
+        """What was stored so far, by stream and shard."""
+        return tuple(self._written[key] for key in sorted(self._written))
 
-    async def _run(self, request: Request) -> None:
-        try:
-            await self._deliver(request.records)
-        except KinesisConnectorError as exc:
-            self._window.fail(exc)
-        except Exception as exc:
-            logger.debug("sender failed target=%s", self._label, exc_info=True)
-            self._window.fail(
-                InternalError(
-                    f"Writing to {self._label}: {type(exc).__name__}: {exc}.", "Please report this."
-                )
+    def _open(self, stream: StreamId) -> Lanes:
+        options, target = self._options, self._streams.opened(stream)
+        limits = PackingLimits(
+            options.batch_max_records,
+            # Never a request that the bound admits only when nothing else is in flight.
+            min(options.batch_max_bytes, options.max_in_flight_bytes),
+            target.record_bytes,
+        )
+
+        def aggregator() -> Aggregator:
+            assert options.aggregation is not None
+            return Aggregator(
+                options.aggregation.max_bytes,
+                options.aggregation.max_records,
+                target.record_bytes,
+                self._id_prefix,
             )
 
-    async def _deliver(self, records: list[Record]) -> None:
-        now = asyncio.get_running_loop().time
-        deadline = now() + self._retry_timeout_s
-        tries = 0
-        why = ""
-        while True:
-            tries += 1
-            records, why = await self._try(records, deadline, why)
-            self._request_ended()
+        return Lanes(
+            limits,
+            target.prediction,
+            ordered=options.ordered,
+            linger_s=options.linger_s,
+            retry_timeout_s=options.retry_timeout_s,
+            paces=target.paces,
+            aggregator=aggregator if options.aggregation is not None else None,
+            uniform=self._uniform,
+        )
+
+    def _pump(self) -> None:
+        """Send until nothing more may be sent, and see to it that it is tried again in time."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        sent = True
+        while sent and not self._closed:
+            sent = False
+            for stream, lanes in self._lanes.items():
+                if not self._window.try_acquire_request():
+                    return  # whichever call ends next comes by here
+                request = lanes.next_request(self._now())
+                if request is None:
+                    self._window.release(requests=1)
+                    continue
+                sent = True
+                self._begin(self._run(stream, lanes, request))
+        if self._closed:
+            return
+        now = self._now()
+        times = [at for lanes in self._lanes.values() if (at := lanes.wake_at(now)) is not None]
+        if times:
+            at = max(min(times), now + _TICK_S)
+            self._wake = asyncio.get_running_loop().call_at(at, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        with self._telling():
+            self._pump()
+
+    def _begin(self, call: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _run(self, stream: StreamId, lanes: Lanes, request: Request) -> None:
+        with self._telling():
+            try:
+                settled = await self._call(stream, lanes, request)
+            finally:
+                self._window.release(requests=1)
             # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
-            if not records or self._closed:
+            if self._closed:
                 return
-            longest = min(_BACKOFF_CAP_S, _BACKOFF_BASE_S * 2 ** min(tries - 1, 10))
-            pause = self._uniform(0.0, longest)
-            if now() + pause >= deadline:
-                raise self._exhausted(records, tries, why)
-            logger.debug(
-                "records to send again target=%s records=%d tries=%d pause_s=%.2f reason=%s",
-                self._label,
-                len(records),
-                tries,
-                pause,
-                why,
-            )
-            await asyncio.sleep(pause)
-            await self._request_slot()
-            if now() >= deadline:  # the slot came too late for another call
-                self._request_ended()
-                raise self._exhausted(records, tries, why)
+            self._settle(stream, lanes, settled)
+            self._pump()
 
-    async def _try(
-        self, records: list[Record], deadline: float, before: str
-    ) -> tuple[list[Record], str]:
-        """One call. Returns the records to send again and the reason of the last of them.
-
-        A call that the deadline cuts short proves nothing: the reason ``before`` it stands.
-        """
-        timeout = min(_CALL_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+    async def _call(self, stream: StreamId, lanes: Lanes, request: Request) -> Settled:
+        label = f"stream {stream.label}"
+        first = min(r.first_try for r in request.records if r.first_try is not None)
+        left = first + self._options.retry_timeout_s - self._now()
+        timeout = max(0.0, min(_CALL_TIMEOUT_S, left))
         self._counters.add_request()
         try:
-            answer = await asyncio.wait_for(
-                self._put([r.entry for r in records]), max(0.0, timeout)
-            )
+            answer = await asyncio.wait_for(self._streams.put(stream, request.records), timeout)
         except asyncio.TimeoutError:
-            said = f"PutRecords for {self._label} got no answer within {timeout:.0f}s."
-            records, why = self._all_again(records, TransientError(said))
-            return records, before if before and timeout < _CALL_TIMEOUT_S else why
+            # A call that the deadline cuts short proves nothing: the reason before it stands.
+            why = f"PutRecords for {label} got no answer within {timeout:.0f}s."
+            if timeout < _CALL_TIMEOUT_S and lanes.why:
+                why = lanes.why
+            return lanes.failed(request, why, throttled=False, now=self._now())
         except KinesisConnectorError as exc:
             if not exc.retryable:
                 raise
-            return self._all_again(records, exc)
+            throttled = isinstance(exc, ThrottledError)
+            return lanes.failed(request, exc.message, throttled=throttled, now=self._now())
+        verdicts = classify(answer, len(request.records))
+        self._count(stream, request, verdicts)
+        return lanes.settle(request, verdicts, self._now())
 
-        verdicts = classify(answer, len(records))
-        pairs = list(zip(records, verdicts, strict=True))
+    def _count(self, stream: StreamId, request: Request, verdicts: list[Verdict]) -> None:
+        pairs = list(zip(request.records, verdicts, strict=True))
         delivered = [record for record, verdict in pairs if isinstance(verdict, Delivered)]
         if delivered:
-            size = sum(record.size for record in delivered)
-            merge(tally(pairs), into=self._written)
-            self._counters.add_delivered(len(delivered), size)
-            self._window.release(records=len(delivered), size=size)
-
+            merge(tally(stream.label, pairs), into=self._written)
+            self._counters.add_delivered(
+                sum(r.rows for r in delivered), sum(r.held for r in delivered), len(delivered)
+            )
         refused = [(r, v) for r, v in pairs if isinstance(v, Rejected)]
         if refused:
             record, verdict = refused[0]
             raise WriteError(
-                f"Kinesis refused {len(refused)} of {len(records)} records for {self._label}; row "
-                f"{record.row} of the task: {verdict.code}: {verdict.message}.",
+                f"Kinesis refused {len(refused)} of {len(pairs)} records for stream "
+                f"{stream.label}; row {record.row} of the task: {verdict.code}: "
+                f"{verdict.message}.",
                 "Sending them again would not help.",
             )
-        again = [(r, v) for r, v in pairs if isinstance(v, Retry)]
-        if not again:
-            return [], ""
-        throttled = sum(verdict.code in THROTTLED_CODES for _, verdict in again)
-        self._counters.add_retried(len(again), throttled)
-        last = again[-1][1]
-        # The service's message names the shard that was too busy.
-        return [record for record, _ in again], f"{last.code}: {last.message}"
 
-    def _all_again(
-        self, records: list[Record], error: KinesisConnectorError
-    ) -> tuple[list[Record], str]:
-        throttled = len(records) if isinstance(error, ThrottledError) else 0
-        self._counters.add_retried(len(records), throttled)
-        return records, error.message
+    async def _look(self, stream: StreamId, lanes: Lanes) -> None:
+        """Deal out anew what waits, once the shards are known as they are now."""
+        with self._telling():
+            while stream in self._surprised:
+                self._surprised.discard(stream)
+                try:
+                    prediction = await self._streams.look_at_shards(stream)
+                except AccessError:
+                    raise
+                except (KinesisConnectorError, asyncio.TimeoutError) as exc:
+                    logger.debug("shards cannot be listed stream=%s: %s", stream.label, exc)
+                    self._surprised.add(stream)
+                else:
+                    self._settle(stream, lanes, lanes.reshard(prediction, self._now()))
+                    self._pump()
+                # A reshard takes a while, and each answer in the meantime is another surprise.
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        self._looks.pop(stream, None)
 
-    def _request_ended(self) -> None:
-        # Records whose pause is over have waited longer than anything the task could add now, so a
-        # slot that gets free is theirs. It is handed over without ever being released.
-        while self._due:
-            waiting = self._due.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
-        self._window.release(requests=1)
+    def _settle(self, stream: StreamId, lanes: Lanes, settled: Settled) -> None:
+        self._counters.add_retried(settled.retried, settled.throttled)
+        self._counters.add_misplaced(settled.misplaced)
+        self._window.release(records=settled.rows, size=settled.bytes)
+        if settled.surprised:
+            self._surprised.add(stream)
+            if stream not in self._looks:
+                work = self._look(stream, lanes)
+                self._looks[stream] = asyncio.get_running_loop().create_task(work)
 
-    async def _request_slot(self) -> None:
-        if self._window.try_acquire_request():
-            return
-        # Ends: every request under way has a time-out, and gives its slot to whoever waits here.
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._due.append(waiting)
-        await waiting
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tells the task what goes wrong here, in words for the user."""
+        try:
+            yield
+        except RetriesExhausted as exc:
+            self._window.fail(_exhausted(exc, self._options))
+        except KinesisConnectorError as exc:
+            self._window.fail(exc)
+        except Exception as exc:
+            label = self._options.label
+            logger.debug("sender failed target=%s", label, exc_info=True)
+            self._window.fail(
+                InternalError(
+                    f"Writing to {label}: {type(exc).__name__}: {exc}.", "Please report this."
+                )
+            )
 
-    def _exhausted(self, records: list[Record], tries: int, why: str) -> WriteError:
-        return WriteError(
-            f"{len(records)} records could not be written to {self._label} within "
-            f"{self._retry_timeout_s:g}s ({tries} tries). The last reason: {why.rstrip('.')}.",
-            "If it is throttling, add shards or slow the query down; else check the endpoint and "
-            "the network. retryTimeout sets how long to try.",
-        )
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _exhausted(exc: RetriesExhausted, options: WriteOptions) -> WriteError:
+    return WriteError(
+        f"{exc.records} records could not be written to {options.label} within "
+        f"{options.retry_timeout_s:g}s ({exc.tries} tries). The last reason: "
+        f"{exc.why.rstrip('.')}.",
+        "If it is throttling, add shards or slow the query down; else check the endpoint and "
+        "the network. retryTimeout sets how long to try.",
+    )

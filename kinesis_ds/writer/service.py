@@ -15,23 +15,53 @@ import os
 import random
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.faults import translate
-from kinesis_ds.aws.streams import StreamInfo, describe_stream
-from kinesis_ds.errors import InternalError, KinesisConnectorError, ThrottledError, TransientError
+from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
+from kinesis_ds.errors import (
+    AccessError,
+    InternalError,
+    KinesisConnectorError,
+    ThrottledError,
+    TransientError,
+    WriteError,
+)
 from kinesis_ds.metrics import StatisticsFile
 from kinesis_ds.writer.counters import SinkCounters
+from kinesis_ds.writer.prediction import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from kinesis_ds.options import WriteOptions
+    from kinesis_ds.options import StreamId, WriteOptions
+    from kinesis_ds.shards import Shard
+    from kinesis_ds.writer.pacing import Pace
+    from kinesis_ds.writer.records import Record
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+@dataclass
+class Target:
+    """What a worker knows of one stream that it writes to.
+
+    Attributes:
+        record_bytes: Its record limit, partition key included.
+        distributes: Whether it places records itself.
+        prediction: Where records land, by its shards when they were looked at last.
+        paces: How fast each shard takes records; kept from task to task.
+    """
+
+    record_bytes: int
+    distributes: bool
+    prediction: Prediction
+    paces: dict[str, Pace] = field(default_factory=dict)
+
 
 # How long an endpoint that cannot be reached is tried before the task is told.
 _CHECK_TIMEOUT_S = 12.0
@@ -42,14 +72,13 @@ _MAX_IDLE = 4
 
 
 class SinkService:
-    """An open client for one stream, on a network thread of its own.
+    """An open client for the streams of a sink, on a network thread of its own.
 
     Args:
-        options: The stream, and how to reach it.
+        options: The streams, and how to reach them.
         new_loop: Makes the thread's event loop; a test may let its time pass faster.
 
     Attributes:
-        record_bytes: The stream's record limit when it was looked at last, partition key included.
         tasks: How many tasks use it now; kept by the registry.
     """
 
@@ -59,37 +88,70 @@ class SinkService:
         new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
         self._options = options
-        self._label = f"stream {options.stream.label}"
         self._connection = Connection(
             options.aws, max_connections=options.max_in_flight_requests, client_attempts=1
         )
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._serve, name="kinesis-sink", daemon=True)
-        self.record_bytes = 0
+        self._targets: dict[StreamId, Target] = {}
         self.tasks = 0
 
     def start(self) -> None:
-        """Connect, and check that the stream is there.
+        """Connect, and check that the stream of the query is there, if it names one.
 
         Raises:
             KinesisConnectorError: It is not, or cannot be reached, or may not be asked.
         """
         self._thread.start()
         try:
-            self._look(self._open())
+            self.call(self._connection.__aenter__(), _CHECK_TIMEOUT_S + _GRACE_S)
+            if self._options.stream is not None:
+                self.target(self._options.stream)
         except BaseException:
             self.close()
             raise
-        logger.info("sink connected target=%s record_bytes=%d", self._label, self.record_bytes)
 
-    def look_at_stream(self) -> int:
-        """Look at the stream as it is now; returns its record limit.
+    def target(self, stream: StreamId) -> Target:
+        """What is known of a stream; looked up when it is written to for the first time.
+
+        Caller: the task's thread.
 
         Raises:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked.
         """
-        self._look(self._describe())
-        return self.record_bytes
+        if stream not in self._targets:
+            self._wait_for(self._open(stream))
+        return self._targets[stream]
+
+    def opened(self, stream: StreamId) -> Target:
+        """The same, of a stream that was looked up before. Caller: the network thread."""
+        return self._targets[stream]
+
+    def record_bytes(self, stream: StreamId) -> int:
+        """The stream's record limit when it was looked at last, partition key included."""
+        return self.target(stream).record_bytes
+
+    def look_again(self, stream: StreamId) -> int:
+        """The stream's record limit as it is now.
+
+        Raises:
+            KinesisConnectorError: It is not there, or cannot be reached, or may not be asked.
+        """
+        info = self._wait_for(self._describe(stream))
+        self._targets[stream].record_bytes = info.max_record_bytes
+        return info.max_record_bytes
+
+    async def look_at_shards(self, stream: StreamId) -> Prediction:
+        """Look at the stream's shards as they are now.
+
+        Raises:
+            KinesisConnectorError: They cannot be listed.
+        """
+        target = self._targets[stream]
+        if not target.distributes:
+            shards = await asyncio.wait_for(list_shards(self._connection, stream), _CHECK_TIMEOUT_S)
+            target.prediction = Prediction(shards)
+        return target.prediction
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Run a coroutine on the network thread and wait for its result, at most ``timeout_s``."""
@@ -98,7 +160,8 @@ class SinkService:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
             raise InternalError(
-                f"The network thread of {self._label} did not answer within {timeout_s:g}s.",
+                f"The network thread of {self._options.label} did not answer within "
+                f"{timeout_s:g}s.",
                 "Please report this.",
             ) from None
         finally:
@@ -108,7 +171,7 @@ class SinkService:
         """Have the network thread call something, without waiting."""
         self._loop.call_soon_threadsafe(callback, *args)
 
-    async def put(self, entries: list[dict[str, Any]]) -> Mapping[str, Any]:
+    async def put(self, stream: StreamId, records: list[Record]) -> Mapping[str, Any]:
         """One PutRecords call.
 
         Raises:
@@ -116,10 +179,10 @@ class SinkService:
         """
         try:
             answer: Mapping[str, Any] = await self._connection.client.put_records(
-                Records=entries, **self._options.stream.request()
+                Records=[_entry(record) for record in records], **stream.request()
             )
         except Exception as exc:
-            raise translate(exc, "PutRecords", self._label) from exc
+            raise translate(exc, "PutRecords", f"stream {stream.label}") from exc
         return answer
 
     def close(self) -> None:
@@ -132,9 +195,9 @@ class SinkService:
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def _look(self, work: Coroutine[Any, Any, StreamInfo]) -> None:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         longest = max(_CHECK_TIMEOUT_S, self._options.retry_timeout_s)
-        self.record_bytes = self.call(work, longest + _GRACE_S).max_record_bytes
+        return self.call(work, 2 * longest + _GRACE_S)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -143,29 +206,60 @@ class SinkService:
         finally:
             self._loop.close()
 
-    async def _open(self) -> StreamInfo:
-        await self._connection.__aenter__()
-        return await self._describe()
+    async def _open(self, stream: StreamId) -> None:
+        info = await self._describe(stream)
+        label = f"stream {stream.label}"
+        prediction = Prediction(None)
+        if info.distributes and self._options.aggregation:
+            raise WriteError(
+                f"{label[0].upper()}{label[1:]} places records itself (RecordDistributionStrategy "
+                "is AUTO), and readers of aggregates leave out what its key would place elsewhere.",
+                "Write to it without aggregation and recordIds.",
+            )
+        if not info.distributes:
+            try:
+                prediction = Prediction(await self._patiently(self._list, stream))
+            except AccessError as exc:
+                if self._options.aggregation:
+                    raise
+                logger.warning(
+                    "the shards of the stream may not be listed, so a shard that is too busy slows "
+                    "down the others target=%s reason=%s",
+                    label,
+                    exc.message,
+                )
+        self._targets[stream] = Target(info.max_record_bytes, info.distributes, prediction)
+        logger.info("sink connected target=%s record_bytes=%d", label, info.max_record_bytes)
 
-    async def _describe(self) -> StreamInfo:
+    async def _describe(self, stream: StreamId) -> StreamInfo:
+        return await self._patiently(self._look, stream)
+
+    async def _look(self, stream: StreamId) -> StreamInfo:
+        info = await describe_stream(self._connection, stream)
+        if info.status == "CREATING":
+            raise TransientError(
+                f"The stream {stream.label} is still being created.", "Wait until it is ACTIVE."
+            )
+        return info
+
+    async def _list(self, stream: StreamId) -> dict[str, Shard]:
+        return await list_shards(self._connection, stream)
+
+    async def _patiently(
+        self, ask: Callable[[StreamId], Coroutine[Any, Any, T]], stream: StreamId
+    ) -> T:
+        """A control call, repeated while what it meets may pass."""
         started = time.monotonic()
         tries = 0
         while True:
             tries += 1
             timeout = started + _CHECK_TIMEOUT_S - time.monotonic()
             try:
-                info = await asyncio.wait_for(
-                    describe_stream(self._connection, self._options.stream), max(1.0, timeout)
-                )
-                if info.status != "CREATING":
-                    return info
-                error: KinesisConnectorError = TransientError(
-                    f"The {self._label} is still being created.", "Wait until it is ACTIVE."
-                )
+                return await asyncio.wait_for(ask(stream), max(1.0, timeout))
             except asyncio.TimeoutError:
-                error = TransientError(
-                    f"{self._connection.endpoint_label} did not answer for {self._label} within "
-                    f"{_CHECK_TIMEOUT_S:g}s.",
+                error: KinesisConnectorError = TransientError(
+                    f"{self._connection.endpoint_label} did not answer for stream {stream.label} "
+                    f"within {_CHECK_TIMEOUT_S:g}s.",
                     "Is the endpoint right, and reachable from here?",
                 )
             except KinesisConnectorError as exc:
@@ -181,6 +275,13 @@ class SinkService:
             if time.monotonic() + pause - started >= patience:
                 raise error
             await asyncio.sleep(pause)
+
+
+def _entry(record: Record) -> dict[str, bytes | str]:
+    entry: dict[str, bytes | str] = {"Data": record.data, "PartitionKey": record.partition_key}
+    if record.explicit_hash_key is not None:
+        entry["ExplicitHashKey"] = record.explicit_hash_key
+    return entry
 
 
 class Registry:
@@ -217,11 +318,13 @@ class Registry:
     def counters(self, options: WriteOptions) -> SinkCounters:
         """The counters of a stream, written to a file where the options ask for it."""
         directory = options.diagnostics_dir
-        key = (directory, options.stream.label)
+        key = (directory, options.label)
         with self._lock:
             if key not in self._counters:
                 counters = SinkCounters(
-                    options.stream.label, options.max_in_flight_records, options.max_in_flight_bytes
+                    options.stream.label if options.stream else "*",
+                    options.max_in_flight_records,
+                    options.max_in_flight_bytes,
                 )
                 self._counters[key] = counters
                 if directory:

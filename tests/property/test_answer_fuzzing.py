@@ -22,7 +22,7 @@ from kinesis_ds.errors import (
     ProtocolError,
 )
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, Position, parse_position
-from kinesis_ds.writer.batching import Record
+from kinesis_ds.writer.records import plain
 from kinesis_ds.writer.results import Delivered, Rejected, Retry, classify, merge, tally
 from tests.support.hostile import (
     ANYTHING,
@@ -261,7 +261,8 @@ def test_nothing_counts_as_stored_but_a_result_that_says_where(text: bytes, sent
         else:
             assert isinstance(verdict.code, str)
             assert isinstance(verdict.message, str)
-    stored = tally([(Record({}, 1, i), verdict) for i, verdict in enumerate(verdicts)])
+    records = [plain(b"", "k", None, 1, i) for i in range(len(verdicts))]
+    stored = tally("orders", zip(records, verdicts, strict=True))
     totals = merge(merge(stored).values(), into=merge(stored))
     delivered = sum(isinstance(verdict, Delivered) for verdict in verdicts)
     assert sum(total.records for total in totals.values()) == 2 * delivered

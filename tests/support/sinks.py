@@ -33,7 +33,8 @@ from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, S
 from kinesis_ds.writer import service
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.service import Registry
-from kinesis_ds.writer.stream import KinesisStreamWriter, SinkCommit
+from kinesis_ds.writer.stream import KinesisStreamWriter
+from kinesis_ds.writer.task import SinkCommit
 from tests.support.fast import SPEED, FastLoop
 
 if TYPE_CHECKING:
@@ -238,9 +239,11 @@ class Sink:
         for record in self.kinesis.records(self.stream):
             number = str(record.sequence_number)
             size = len(record.data) + len((record.partition_key or "").encode())
-            had = found.get(record.shard_id, ShardWrites(record.shard_id, number, "", 0, 0))
-            found[record.shard_id] = ShardWrites(
-                record.shard_id,
+            shard_id = record.shard_id
+            had = found.get(shard_id, ShardWrites(self.stream, shard_id, number, "", 0, 0))
+            found[shard_id] = ShardWrites(
+                self.stream,
+                shard_id,
                 had.first_sequence_number,
                 number,
                 had.records + 1,

@@ -8,9 +8,17 @@ from pyspark.sql.types import BinaryType, StructType
 from kinesis_ds import KinesisDataSource
 from kinesis_ds.errors import OptionError
 
+SCHEMA = StructType().add("data", BinaryType())
 
-def test_a_batch_write_is_one_clear_error() -> None:
+
+def test_a_stream_is_not_overwritten() -> None:
     """Before anything is looked up or written, with what there is instead."""
     source = KinesisDataSource({"streamName": "orders"})
-    with pytest.raises(OptionError, match=r"not in this version.*df\.writeStream"):
-        source.writer(StructType().add("data", BinaryType()), overwrite=False)
+    with pytest.raises(OptionError, match=r"only ever added to.*mode\(.append.\)"):
+        source.writer(SCHEMA, overwrite=True)
+
+
+def test_a_batch_write_is_checked_when_it_is_built() -> None:
+    """Options and columns, as of a query."""
+    with pytest.raises(OptionError, match="did you mean streamName"):
+        KinesisDataSource({"streamNam": "orders"}).writer(SCHEMA, overwrite=False)

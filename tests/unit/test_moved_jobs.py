@@ -78,8 +78,9 @@ def test_the_sink_of_a_job_for_awslabs() -> None:
     )
 
     assert (found.stream, found.aws.endpoint) == (StreamId("orders"), ENDPOINT)
-    assert found.retry_timeout_s == 30.0
-    assert len(found.without_effect) == 4
+    assert (found.retry_timeout_s, found.linger_s) == (30.0, 1.0)
+    assert found.aggregation is not None
+    assert len(found.without_effect) == 2
 
 
 def test_a_job_for_databricks_by_polling() -> None:

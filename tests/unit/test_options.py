@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kinesis_ds.limits import MIB
 from kinesis_ds.option_table import OPTIONS, Option
 from kinesis_ds.option_values import Latest
 from kinesis_ds.options import (
+    AggregationOptions,
     AwsOptions,
     PollingOptions,
     ReadOptions,
@@ -19,6 +21,7 @@ from kinesis_ds.options import (
     WriteOptions,
     parse_read_options,
     parse_write_options,
+    stream_named,
 )
 from kinesis_ds.position import TRIM_HORIZON, AtTimestamp
 
@@ -85,8 +88,14 @@ def test_defaults_of_a_sink() -> None:
         max_in_flight_requests=16,
         batch_max_records=500,
         batch_max_bytes=5 * MIB,
+        linger_s=0.1,
+        ordered=False,
+        aggregation=None,
+        skip_oversized=False,
         retry_timeout_s=120.0,
         diagnostics_dir=None,
+        ledger=True,
+        checkpoint=None,
     )
 
 
@@ -127,6 +136,7 @@ VALUES = {
     "consumerName": "app",
     "failOnDataLoss": "false",
     "maxRecordsPerFetch": "17",
+    "aggregation": "true",
 }
 COMPANY = {
     "awsAccessKey": {"awsSecretKey": "x"},
@@ -150,11 +160,12 @@ def test_an_alias_means_the_same(option: Option, alias: str) -> None:
     if option.consumer == "polling":
         options["consumerMode"] = "polling"
     value = VALUES[option.key]
+    parse: Any = parse_read_options if "read" in option.modes else parse_write_options
 
-    by_alias = parse_read_options({**options, alias: value})
-    assert by_alias == parse_read_options({**options, option.key: value})
+    by_alias = parse({**options, alias: value})
+    assert by_alias == parse({**options, option.key: value})
     if option.key not in ("streamName", "streamARN"):
-        assert by_alias != parse_read_options({**options, option.key: value, **_another(option)})
+        assert by_alias != parse({**options, option.key: value, **_another(option)})
 
 
 def _another(option: Option) -> dict[str, str]:
@@ -164,6 +175,7 @@ def _another(option: Option) -> dict[str, str]:
         "failOnDataLoss": "true",
         "initialPosition": "latest",
         "maxRecordsPerFetch": "18",
+        "aggregation": "false",
         "roleArn": "arn:aws:iam::123456789012:role/writer",
         "endpoint": "http://localhost:4567",
         "stsEndpoint": "http://localhost:4567",
@@ -190,7 +202,80 @@ def test_two_names_of_one_option_with_one_value_are_fine() -> None:
 def test_what_spark_adds_is_passed_over(key: str) -> None:
     """Keys that Spark puts among the options are not the user's mistake."""
     assert read(**{key: "/x"}) == read()
-    assert write(**{key: "/x"}) == write()
+    checkpoint = "/x" if key.lower() == "checkpointlocation" else None
+    assert write(**{key: "/x"}) == replace(write(), checkpoint=checkpoint)
+
+
+# --- the sink -----------------------------------------------------------------------------------
+
+
+def test_how_a_sink_writes() -> None:
+    """Each choice by its words, in any case."""
+    found = write(
+        linger="2s",
+        ordering="KEY",
+        aggregation="true",
+        aggregationMaxBytes="1mb",
+        aggregationMaxRecords="7",
+        onOversizedRecord="Skip",
+        ledger="false",
+    )
+
+    assert (found.linger_s, found.ordered, found.skip_oversized) == (2.0, True, True)
+    assert found.aggregation == AggregationOptions(1 * MIB, 7, ids=False)
+    assert found.ledger is False
+
+
+def test_ids_of_records_bring_aggregation_with_them() -> None:
+    """There is no other place for them; and who refuses the one refuses the other."""
+    assert write(recordIds="true").aggregation == AggregationOptions(50 * 1024, 100_000, ids=True)
+    said = refusal({"streamName": "s", "recordIds": "true", "aggregation": "false"}, of_read=False)
+    assert "recordIds needs aggregation" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ordering": "shard"}, "ordering is 'shard', expected none or key"),
+        ({"onOversizedRecord": "drop"}, "expected fail or skip"),
+        ({"aggregationMaxBytes": "11mb"}, "from 1 KiB to 10 MiB"),
+        ({"aggregationMaxBytes": "1mb"}, "aggregationMaxBytes needs aggregation=true"),
+        ({"aggregationMaxRecords": "5"}, "aggregationMaxRecords needs aggregation=true"),
+        ({"linger": "-1s"}, "linger is '-1s', expected a duration"),
+        ({"streamName": "a,b"}, "a sink writes to one stream, or to those that a column stream"),
+    ],
+)
+def test_a_sink_that_cannot_be_meant(options: dict[str, str], said: str) -> None:
+    """Told when the query is built."""
+    assert said in refusal({"streamName": "s", **options}, of_read=False)
+
+
+def test_a_stream_is_needed_where_rows_name_none() -> None:
+    """With a column of streams the option is for the rows that leave it empty."""
+    assert "give streamName or streamARN" in refusal({}, of_read=False)
+    assert parse_write_options({}, routed=True).stream is None
+    assert parse_write_options({"streamName": "s"}, routed=True).stream == StreamId("s")
+
+
+def test_the_target_says_all_of_where_it_is_written() -> None:
+    """The ledger leaves a batch out only where it went to the very same place."""
+    targets = {
+        write().target,
+        write(region="eu-west-1").target,
+        write(endpoint="http://127.0.0.1:4566").target,
+        parse_write_options({"streamName": "other"}).target,
+        parse_write_options({"streamARN": ARN}).target,
+        parse_write_options({}, routed=True).target,
+    }
+    assert len(targets) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "stream"), [("orders", StreamId("orders")), (ARN, StreamId(arn=ARN))]
+)
+def test_a_row_names_its_stream_by_name_or_arn(text: str, stream: StreamId) -> None:
+    """As the options do."""
+    assert stream_named(text) == stream
 
 
 # --- values -------------------------------------------------------------------------------------

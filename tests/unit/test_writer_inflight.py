@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from kinesis_ds.errors import InternalError, WriteError
+from kinesis_ds.testing import ManualClock
 from kinesis_ds.writer.inflight import InFlightWindow
 
-SOON = 10.0  # a deadline that only a hang would reach
+SOON = 10.0  # patience that only a hang would exhaust
 
 
 def in_thread(work: Callable[[], None]) -> Future[None]:
@@ -23,7 +25,7 @@ def in_thread(work: Callable[[], None]) -> Future[None]:
     return future
 
 
-def window(records: int = 10, size: int = 100, requests: int = 3, **more: float) -> InFlightWindow:
+def window(records: int = 10, size: int = 100, requests: int = 3, **more: Any) -> InFlightWindow:
     return InFlightWindow(records, size, requests, label="stream s", **more)
 
 
@@ -48,58 +50,79 @@ def test_a_full_window_blocks_until_something_is_released(
 ) -> None:
     """Records and bytes are bounds each on its own, and a release wakes the waiting thread."""
     w = window()
-    w.acquire(*held, later())
-    waiting = in_thread(lambda: w.acquire(*wanted, later()))
+    w.acquire(*held, SOON)
+    waiting = in_thread(lambda: w.acquire(*wanted, SOON))
     blocked(w)
     assert not waiting.done()
 
-    w.release(*held, requests=1)
+    w.release(*held)
 
     waiting.result(SOON)
     assert (w.statistics().records, w.statistics().bytes) == wanted
 
 
 def test_the_number_of_requests_is_a_bound_too() -> None:
-    """Three requests under way: a fourth waits, a retry is told no."""
+    """Three requests under way: a fourth is told no, and rows wait for none of them."""
     w = window(requests=3)
-    for _ in range(3):
-        w.acquire(1, 1, later())
+    assert [w.try_acquire_request() for _ in range(4)] == [True, True, True, False]
 
-    assert not w.try_acquire_request()
-    with pytest.raises(WriteError, match="no progress"):
-        w.acquire(1, 1, time.monotonic())
+    w.acquire(1, 1, 0.0)
+    w.release(requests=1)
+    assert w.try_acquire_request()
 
 
-def test_records_that_wait_for_a_retry_hold_no_request() -> None:
-    """A released request makes room for fresh records while its failed ones still count."""
-    w = window(requests=1)
-    w.acquire(2, 2, later())
-    w.release(records=1, size=1, requests=1)
+@pytest.mark.parametrize("step", [(1, 0), (0, 10)])
+def test_a_full_window_is_entered_again_at_the_low_water_mark(step: tuple[int, int]) -> None:
+    """Not at the first free place: three quarters of the records, and of the bytes."""
+    told: list[bool] = []
+    w = window(on_wait=told.append)
+    w.acquire(10, 100, SOON)
+    waiting = in_thread(lambda: w.acquire(1, 1, SOON))
+    blocked(w)
+    assert told == [True]
 
-    w.acquire(3, 3, time.monotonic())
+    w.release(3 - step[0], 30 - step[1])  # less than a quarter of one of them
+    with pytest.raises(TimeoutError):
+        waiting.result(0.05)
+    w.release(*step)
 
-    assert w.statistics().records == 4
-    assert w.statistics().requests == 1
+    waiting.result(SOON)
+    assert told == [True, False]
+
+
+def test_a_wait_goes_on_for_as_long_as_something_is_acknowledged() -> None:
+    """Patience is with a standstill: a stream that is slow but takes records is waited for."""
+    clock = ManualClock()
+    w = window(clock=clock)
+    w.acquire(10, 10, 5.0)
+    waiting = in_thread(lambda: w.acquire(5, 5, 5.0))
+    blocked(w)
+    for _ in range(5):
+        clock.advance(4.0)
+        w.release(1, 1)  # wakes the waiting thread, long after its patience began
+
+    waiting.result(SOON)
+    assert w.statistics().waited_s == 20.0
 
 
 def test_more_than_the_bound_is_admitted_only_alone() -> None:
-    """A single request beyond the bound makes progress, and nothing travels beside it."""
+    """A single piece beyond the bound makes progress, and nothing travels beside it."""
     w = window(size=100)
-    w.acquire(1, 1000, time.monotonic())
+    w.acquire(1, 1000, 0.0)
 
     with pytest.raises(WriteError):
-        w.acquire(1, 1, time.monotonic())
-    w.release(1, 1000, 1)
-    w.acquire(1, 1, time.monotonic())
+        w.acquire(1, 1, 0.0)
+    w.release(1, 1000)
+    w.acquire(1, 1, 0.0)
     with pytest.raises(WriteError):
-        w.acquire(1, 1000, time.monotonic())
+        w.acquire(1, 1000, 0.0)
 
 
 def test_an_error_that_arrives_during_the_wait_ends_it_at_once() -> None:
     """The waiting thread raises it and has admitted nothing."""
     w = window()
-    w.acquire(10, 10, later())
-    waiting = in_thread(lambda: w.acquire(1, 1, later()))
+    w.acquire(10, 10, SOON)
+    waiting = in_thread(lambda: w.acquire(1, 1, SOON))
     blocked(w)
 
     w.fail(WriteError("refused"))
@@ -115,7 +138,7 @@ def test_after_an_error_nothing_is_admitted_even_where_there_is_room() -> None:
     w.fail(WriteError("first"))
     w.fail(WriteError("second"))
 
-    for refuse in (lambda: w.acquire(1, 1, later()), w.check, lambda: w.drain(later())):
+    for refuse in (lambda: w.acquire(1, 1, SOON), w.check, lambda: w.drain(SOON)):
         with pytest.raises(WriteError, match="first"):
             refuse()
 
@@ -123,9 +146,9 @@ def test_after_an_error_nothing_is_admitted_even_where_there_is_room() -> None:
 def test_drain_waits_for_the_last_record() -> None:
     """It returns when nothing is in flight, and not before."""
     w = window()
-    w.acquire(2, 2, later())
-    draining = in_thread(lambda: w.drain(later()))
-    w.release(1, 1, 1)
+    w.acquire(2, 2, SOON)
+    draining = in_thread(lambda: w.drain(SOON))
+    w.release(1, 1)
     assert not draining.done()
 
     w.release(1, 1)
@@ -133,22 +156,22 @@ def test_drain_waits_for_the_last_record() -> None:
     draining.result(SOON)
 
 
-def test_no_wait_outlives_its_deadline() -> None:
+def test_no_wait_outlives_its_patience() -> None:
     """With nobody left to release anything, acquire and drain say so."""
     w = window()
-    w.acquire(10, 50, later())
+    w.acquire(10, 50, SOON)
 
     with pytest.raises(WriteError, match=r"stream s made no progress .* 10 records \(50 bytes\)"):
-        w.acquire(1, 1, time.monotonic() + 0.02)
+        w.acquire(1, 1, 0.02)
     with pytest.raises(WriteError, match="no progress"):
-        w.drain(time.monotonic() + 0.02)
+        w.drain(0.02)
 
 
 def test_a_long_wait_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """One wait is one warning, however often the thread wakes during it."""
     w = window(slow_wait_s=0.01)
-    w.acquire(10, 10, later())
-    waiting = in_thread(lambda: w.acquire(5, 5, later()))
+    w.acquire(10, 10, SOON)
+    waiting = in_thread(lambda: w.acquire(5, 5, SOON))
     blocked(w)
     with caplog.at_level(logging.WARNING):
         give_up = later()
@@ -157,7 +180,7 @@ def test_a_long_wait_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None
             w.release()  # wakes the waiting thread without making room
         for _ in range(20):
             w.release()
-        w.release(10, 10, 1)
+        w.release(10, 10)
         waiting.result(SOON)
 
     (warning,) = caplog.records
@@ -168,11 +191,14 @@ def test_a_long_wait_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None
 def test_statistics_show_limits_peaks_and_waits() -> None:
     """What an operator needs to size the bounds."""
     w = window()
-    w.acquire(4, 40, later())
-    w.acquire(3, 30, later())
-    w.release(4, 40, 1)
+    w.acquire(4, 40, SOON)
+    w.acquire(3, 30, SOON)
+    for _ in range(2):
+        w.try_acquire_request()
+    w.release(requests=1)
+    w.release(4, 40)
     with pytest.raises(WriteError):
-        w.acquire(8, 8, time.monotonic() + 0.01)
+        w.acquire(8, 8, 0.01)
 
     seen = w.statistics()
     assert (seen.records, seen.bytes, seen.requests) == (3, 30, 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_ds.errors import ProtocolError
-from kinesis_ds.writer.batching import Record
+from kinesis_ds.writer.records import Record, plain
 from kinesis_ds.writer.results import (
     Delivered,
     Rejected,
@@ -113,11 +113,23 @@ def test_an_answer_that_is_no_object_is_never_success(answer: Any) -> None:
 
 def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
     """ "9" comes before "10", whatever the order of the answers."""
-    records = [Record({}, size, 0) for size in (1, 10, 100, 1000)]
-    verdicts = [Delivered("a", "10"), Delivered("a", "9"), Retry("x", ""), Delivered("b", "5")]
+    many = Record(b"", "k", None, size=50, row=0, rows=7, held=100)
+    records = [
+        *(plain(b"", "k", None, size, 0) for size in (1, 10)),
+        many,
+        plain(b"", "k", None, 9, 0),
+    ]
+    verdicts = [Delivered("a", "10"), Delivered("a", "9"), Delivered("b", "5"), Retry("x", "")]
 
-    counted = tally(zip(records, verdicts, strict=True))
-    assert counted == [ShardWrites("a", "9", "10", 2, 11), ShardWrites("b", "5", "5", 1, 1000)]
+    counted = tally("s", zip(records, verdicts, strict=True))
+    assert counted == [
+        ShardWrites("s", "a", "9", "10", 2, 11),
+        ShardWrites("s", "b", "5", "5", 7, 100),
+    ]
 
-    total = merge([*counted, ShardWrites("a", "8", "8", 1, 1), ShardWrites("a", "11", "11", 1, 1)])
-    assert total["a"] == ShardWrites("a", "8", "11", 4, 13)
+    more = [
+        ShardWrites(stream, "a", n, n, 1, 1) for stream, n in (("s", "8"), ("s", "11"), ("t", "1"))
+    ]
+    total = merge([*counted, *more])
+    assert total["s", "a"] == ShardWrites("s", "a", "8", "11", 4, 13)
+    assert total["t", "a"] == more[2]

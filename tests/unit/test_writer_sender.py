@@ -6,25 +6,38 @@ PutRecords is a scripted function; time is virtual.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kinesis_ds.errors import AccessError, InternalError, ThrottledError, TransientError, WriteError
-from kinesis_ds.writer.batching import Record, Request
+from kinesis_ds.limits import MAX_HASH_KEY, MIB
+from kinesis_ds.options import StreamId, parse_write_options
+from kinesis_ds.shards import Shard
+from kinesis_ds.writer.aggregating import users_of
 from kinesis_ds.writer.counters import SinkCounters
 from kinesis_ds.writer.inflight import InFlightWindow
+from kinesis_ds.writer.prediction import Prediction
+from kinesis_ds.writer.records import Record, plain
 from kinesis_ds.writer.results import ShardWrites
+from kinesis_ds.writer.rows import Piece
 from kinesis_ds.writer.sender import Sender
+from kinesis_ds.writer.service import Target
 from tests.support.virtual_time import run_in_virtual_time
 
 THROTTLED = {
     "ErrorCode": "ProvisionedThroughputExceededException",
     "ErrorMessage": "Rate exceeded for shard shardId-3",
 }
-FAR = 1e9
+STREAM = StreamId("s")
+HALF = (MAX_HASH_KEY + 1) // 2
+ONE = {"shardId-0": Shard("shardId-0")}
+TWO = {
+    "shardId-1": Shard("shardId-1", hash_range=(0, HALF - 1)),
+    "shardId-2": Shard("shardId-2", hash_range=(HALF, MAX_HASH_KEY)),
+}
 
 
 def stored(number: int, shard: str = "shardId-0") -> dict[str, str]:
@@ -34,13 +47,32 @@ def stored(number: int, shard: str = "shardId-0") -> dict[str, str]:
 class Kinesis:
     """Answers PutRecords by a function of the names sent and of how many calls came before."""
 
-    def __init__(self, answer: Callable[[list[str], int], Any]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[list[str], int], Any],
+        shards: Mapping[str, Shard] = ONE,
+        then: Mapping[str, Shard] | Exception | None = None,
+    ) -> None:
         self.answer = answer
+        self.target = Target(MIB, distributes=False, prediction=Prediction(shards))
+        self.then = then
+        self.looks = 0
         self.calls: list[tuple[float, list[str]]] = []
+        self.sent: list[Record] = []
         self.under_way = self.most_under_way = 0
 
-    async def put(self, entries: list[dict[str, Any]]) -> Any:
-        names = [entry["Data"].decode() for entry in entries]
+    def opened(self, stream: StreamId) -> Target:
+        return self.target
+
+    async def look_at_shards(self, stream: StreamId) -> Prediction:
+        self.looks += 1
+        if isinstance(self.then, Exception):
+            raise self.then
+        return Prediction(self.then)
+
+    async def put(self, stream: StreamId, records: list[Record]) -> Any:
+        self.sent += records
+        names = [record.data.decode(errors="replace") for record in records]
         self.calls.append((asyncio.get_running_loop().time(), names))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -55,47 +87,59 @@ class Kinesis:
         return {"Records": answer}
 
 
-def request(*names: str) -> Request:
+def piece(*names: str, first: int = 0, hash_keys: tuple[str, ...] = ()) -> Piece:
+    """Rows of ten bytes each, whose data is their name."""
     records = [
-        Record({"Data": n.encode(), "PartitionKey": "k"}, 10, i) for i, n in enumerate(names)
+        plain(name.encode(), "k", hash_keys[i] if hash_keys else None, 10, first + i)
+        for i, name in enumerate(names)
     ]
-    return Request(records, 10 * len(records))
+    return Piece(STREAM, records, 10 * len(records))
 
 
 class Outcome:
     """What a run left behind: the window, the counters, what was written, the error if any."""
 
-    def __init__(
-        self, kinesis: Kinesis, *, requests: int = 8, retry_timeout_s: float = 120
-    ) -> None:
+    def __init__(self, kinesis: Kinesis, *, requests: int = 8, **options: str) -> None:
         self.kinesis = kinesis
         self.window = InFlightWindow(1000, 100_000, requests, label="stream s")
         self.counters = SinkCounters("s", 1000, 100_000)
         self.counters.opened(self.window)
-        self.retry_timeout_s = retry_timeout_s
+        self.options = parse_write_options({"streamName": "s", "linger": "0s", **options})
         self.written: tuple[ShardWrites, ...] = ()
         self.error: Exception | None = None
         self.ended_at = 0.0
 
-    def send(self, *batches: Request) -> Outcome:
+    def sender(self) -> Sender:
+        return Sender(
+            self.kinesis,
+            self.window,
+            self.options,
+            self.counters,
+            uniform=lambda low, high: high,
+        )
+
+    def add(self, sender: Sender, rows: Piece) -> None:
+        self.window.acquire(len(rows.records), rows.size, 0.0)
+        sender.add(rows)
+
+    async def delivered(self) -> None:
+        """Return when nothing is in flight, or raise what ended the task."""
+        while self.window.statistics().records:
+            await asyncio.sleep(0.01)
+            self.window.check()
+
+    def send(self, *pieces: Piece) -> Outcome:
+        """One request for each piece, and then no more rows."""
+
         async def run() -> None:
-            sender = Sender(
-                self.kinesis.put,
-                self.window,
-                label="stream s",
-                retry_timeout_s=self.retry_timeout_s,
-                counters=self.counters,
-                uniform=lambda low, high: high,
-            )
-            for batch in batches:
-                self.window.acquire(len(batch.records), batch.size, FAR)
-                sender.send(batch)
-            while sender.busy and self.error is None:
-                await asyncio.sleep(0.01)
-                try:
-                    self.window.check()
-                except Exception as exc:
-                    self.error = exc
+            sender = self.sender()
+            for rows in pieces:
+                self.add(sender, rows)
+            sender.flush()
+            try:
+                await self.delivered()
+            except Exception as exc:
+                self.error = exc
             self.ended_at = asyncio.get_running_loop().time()
             await sender.aclose()
             self.written = sender.written()
@@ -109,130 +153,53 @@ def test_only_what_failed_is_sent_again() -> None:
     kinesis = Kinesis(
         lambda names, call: [THROTTLED if call == 1 and n in "bd" else stored(call) for n in names]
     )
-    outcome = Outcome(kinesis).send(request("a", "b", "c", "d"))
+    outcome = Outcome(kinesis).send(piece("a", "b", "c", "d"))
 
     assert [names for _, names in kinesis.calls] == [["a", "b", "c", "d"], ["b", "d"]]
-    assert outcome.written == (ShardWrites("shardId-0", "1", "2", 4, 40),)
+    assert outcome.written == (ShardWrites("s", "shardId-0", "1", "2", 4, 40),)
     assert outcome.window.statistics().records == outcome.window.statistics().requests == 0
 
 
 def test_retries_back_off_up_to_a_cap() -> None:
     """The longest pause doubles from 100 ms and stops at 5 s (F51)."""
     kinesis = Kinesis(lambda names, call: [THROTTLED if call < 9 else stored(1)])
-    Outcome(kinesis).send(request("a"))
+    Outcome(kinesis).send(piece("a"))
 
     times = [at for at, _ in kinesis.calls]
-    pauses = [round(b - a, 3) for a, b in pairwise(times)]
+    pauses = [round(b - a, 2) for a, b in pairwise(times)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
-def test_fresh_records_pass_those_that_wait_for_a_retry() -> None:
-    """With one request at a time, a request that is backing off does not hold up the next."""
-    kinesis = Kinesis(lambda names, call: [THROTTLED if call == 1 else stored(call)])
-    window_of_one = Outcome(kinesis, requests=1)
-
-    async def run() -> None:
-        sender = Sender(
-            kinesis.put,
-            window_of_one.window,
-            label="s",
-            retry_timeout_s=60,
-            counters=window_of_one.counters,
-            uniform=lambda low, high: high,
-        )
-        window_of_one.window.acquire(1, 10, FAR)
-        sender.send(request("slow"))
-        await asyncio.sleep(0.01)
-        window_of_one.window.acquire(1, 10, 0.0)  # would raise if the slot were still held
-        sender.send(request("fresh"))
-        await asyncio.sleep(10)  # of virtual time
-        assert not sender.busy
-
-    run_in_virtual_time(run())
-    assert [names for _, names in kinesis.calls] == [["slow"], ["fresh"], ["slow"]]
-
-
-def test_a_retry_waits_for_a_slot_and_gets_the_next_one() -> None:
-    """Retries keep the bound on requests, and are not starved."""
-
-    async def slowly(names: list[str]) -> list[dict[str, str]]:
-        await asyncio.sleep(1.0)
-        return [stored(1) for _ in names]
-
-    kinesis = Kinesis(lambda names, call: [THROTTLED] if call == 1 else slowly(names))
+def test_fresh_records_of_other_shards_pass_those_that_wait_for_a_retry() -> None:
+    """With one request at a time, a shard that is paused does not hold up the other."""
+    kinesis = Kinesis(lambda names, call: [THROTTLED if call == 1 else stored(call)], TWO)
     outcome = Outcome(kinesis, requests=1)
 
     async def run() -> None:
-        sender = Sender(
-            kinesis.put,
-            outcome.window,
-            label="s",
-            retry_timeout_s=60,
-            counters=outcome.counters,
-            uniform=lambda low, high: high,
-        )
-        for name in ("a", "b"):
-            outcome.window.acquire(1, 10, 0.0)
-            sender.send(request(name))
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(10)  # of virtual time
-        assert not sender.busy
+        sender = outcome.sender()
+        outcome.add(sender, piece("slow", hash_keys=("0",)))
+        await asyncio.sleep(0.01)
+        outcome.add(sender, piece("fresh", hash_keys=(str(HALF),)))
+        await outcome.delivered()
+        await sender.aclose()
 
     run_in_virtual_time(run())
-    assert [(round(at, 2), names) for at, names in kinesis.calls] == [
-        (0.0, ["a"]),
-        (0.05, ["b"]),
-        (1.05, ["a"]),  # due at 0.1, when b had the only slot
-    ]
+    assert [names for _, names in kinesis.calls] == [["slow"], ["fresh"], ["slow"]]
     assert kinesis.most_under_way == outcome.window.statistics().peak_requests == 1
 
 
 def test_exhausted_retries_fail_the_task_and_say_why() -> None:
     """How many records, how long, the last reason with its shard, and what to do (F49)."""
     kinesis = Kinesis(lambda names, call: [stored(1) if n == "a" else THROTTLED for n in names])
-    outcome = Outcome(kinesis, retry_timeout_s=30).send(request("a", "b", "c"))
+    outcome = Outcome(kinesis, retryTimeout="30s").send(piece("a", "b", "c"))
 
     assert isinstance(outcome.error, WriteError)
     said = str(outcome.error)
     assert "2 records could not be written to stream s within 30s" in said
     assert "ProvisionedThroughputExceededException: Rate exceeded for shard shardId-3" in said
     assert "add shards" in said
-    assert 20 < outcome.ended_at <= 30
-    assert outcome.written == (ShardWrites("shardId-0", "1", "1", 1, 10),)
-
-
-def test_a_slot_that_comes_too_late_leaves_the_reason_as_it_was() -> None:
-    """The task is told of the throttling, not of a call that was never made."""
-
-    async def slowly(names: list[str]) -> list[dict[str, str]]:
-        await asyncio.sleep(12.0)
-        return [stored(1) for _ in names]
-
-    kinesis = Kinesis(lambda names, call: [THROTTLED] if names == ["a"] else slowly(names))
-    outcome = Outcome(kinesis, requests=1, retry_timeout_s=20)
-
-    async def run() -> None:
-        sender = Sender(
-            kinesis.put,
-            outcome.window,
-            label="s",
-            retry_timeout_s=20,
-            counters=outcome.counters,
-            uniform=lambda low, high: high,
-        )
-        outcome.window.acquire(1, 10, 0.0)
-        sender.send(request("a"))  # tried at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3; due again at 11.3
-        await asyncio.sleep(10)
-        outcome.window.acquire(1, 10, 0.0)
-        sender.send(request("b"))  # has the only slot until 22
-        with pytest.raises(WriteError, match=r"\(7 tries\).*Rate exceeded for shard shardId-3"):
-            while sender.busy:
-                await asyncio.sleep(1.0)
-                outcome.window.check()
-        await sender.aclose()
-
-    run_in_virtual_time(run())
-    assert [names for _, names in kinesis.calls] == [["a"]] * 7 + [["b"]]
+    assert 20 < outcome.ended_at <= 35  # told when they would be sent again
+    assert outcome.written == (ShardWrites("s", "shardId-0", "1", "1", 1, 10),)
 
 
 def test_a_call_that_the_deadline_cuts_short_leaves_the_reason_as_it_was() -> None:
@@ -243,7 +210,7 @@ def test_a_call_that_the_deadline_cuts_short_leaves_the_reason_as_it_was() -> No
         return [stored(1)]
 
     kinesis = Kinesis(lambda names, call: [THROTTLED] if call < 6 else slowly())
-    outcome = Outcome(kinesis, retry_timeout_s=4).send(request("a"))
+    outcome = Outcome(kinesis, retryTimeout="4s").send(piece("a"))
 
     assert isinstance(outcome.error, WriteError)
     assert "(6 tries). The last reason: Provisioned" in str(outcome.error)
@@ -251,29 +218,24 @@ def test_a_call_that_the_deadline_cuts_short_leaves_the_reason_as_it_was() -> No
 
 def test_nothing_is_sent_again_after_closing() -> None:
     """Before Python 3.12, wait_for swallows a cancellation that comes together with the answer."""
-    outcome = Outcome(Kinesis(lambda names, call: [THROTTLED]))
 
     async def run() -> None:
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        async def put(entries: list[dict[str, Any]]) -> Any:
-            outcome.kinesis.calls.append((0.0, []))
+        async def wait(names: list[str]) -> Any:
             return await answered
 
-        sender = Sender(
-            put, outcome.window, label="s", retry_timeout_s=60, counters=outcome.counters
-        )
-        outcome.window.acquire(1, 10, 0.0)
-        sender.send(request("a"))
+        outcome = Outcome(Kinesis(lambda names, call: wait(names)))
+        sender = outcome.sender()
+        outcome.add(sender, piece("a"))
         await asyncio.sleep(0.01)
-        answered.set_result({"Records": [THROTTLED]})
+        answered.set_result([THROTTLED])
         await asyncio.sleep(0)  # the answer is there, and nobody has looked at it yet
         await sender.aclose()
-        assert asyncio.get_running_loop().time() < 0.1
-        assert not sender.busy
+        await asyncio.sleep(60)
+        assert len(outcome.kinesis.calls) == 1
 
     run_in_virtual_time(run())
-    assert len(outcome.kinesis.calls) == 1
 
 
 def test_a_server_that_never_answers_fails_the_task_by_the_deadline() -> None:
@@ -284,11 +246,11 @@ def test_a_server_that_never_answers_fails_the_task_by_the_deadline() -> None:
 
     kinesis = Kinesis(lambda names, call: never())
     # The loop of virtual time finds nothing to wait for but the time-outs.
-    outcome = Outcome(kinesis, retry_timeout_s=100).send(request("a"), request("b"))
+    outcome = Outcome(kinesis, retryTimeout="100s").send(piece("a"), piece("b"))
 
     assert isinstance(outcome.error, WriteError)
     assert "got no answer" in str(outcome.error)
-    assert outcome.ended_at <= 100.02
+    assert outcome.ended_at <= 105
     assert kinesis.under_way == 0
 
 
@@ -296,7 +258,7 @@ def test_a_refused_record_fails_the_task_at_once() -> None:
     """Sending it again would be a poison loop (F54)."""
     refused = {"ErrorCode": "InvalidArgumentException", "ErrorMessage": "too big"}
     kinesis = Kinesis(lambda names, call: [refused if n == "b" else stored(1) for n in names])
-    outcome = Outcome(kinesis).send(request("a", "b"))
+    outcome = Outcome(kinesis).send(piece("a", "b"))
 
     assert isinstance(outcome.error, WriteError)
     assert "refused 1 of 2 records" in str(outcome.error)
@@ -308,7 +270,7 @@ def test_a_refused_record_fails_the_task_at_once() -> None:
 def test_a_failed_call_that_may_pass_is_made_again_with_all_records(error: Exception) -> None:
     """Nothing is known of any record of it; the sink delivers at least once (F55)."""
     kinesis = Kinesis(lambda names, call: error if call == 1 else [stored(1)] * len(names))
-    outcome = Outcome(kinesis).send(request("a", "b"))
+    outcome = Outcome(kinesis).send(piece("a", "b"))
 
     assert outcome.error is None
     assert [names for _, names in kinesis.calls] == [["a", "b"], ["a", "b"]]
@@ -319,7 +281,7 @@ def test_a_failed_call_that_may_pass_is_made_again_with_all_records(error: Excep
 def test_a_call_that_will_never_pass_fails_the_task_with_its_own_error() -> None:
     """A missing permission is not retried, and reaches the user as it is."""
     kinesis = Kinesis(lambda names, call: AccessError("no kinesis:PutRecords"))
-    outcome = Outcome(kinesis).send(request("a"))
+    outcome = Outcome(kinesis).send(piece("a"))
 
     assert isinstance(outcome.error, AccessError)
     assert len(kinesis.calls) == 1
@@ -328,7 +290,7 @@ def test_a_call_that_will_never_pass_fails_the_task_with_its_own_error() -> None
 def test_an_answer_of_another_length_fails_the_task() -> None:
     """Which record was stored is unknown, so none is counted (F53)."""
     kinesis = Kinesis(lambda names, call: [stored(1)])
-    outcome = Outcome(kinesis).send(request("a", "b"))
+    outcome = Outcome(kinesis).send(piece("a", "b"))
 
     assert "sent 2 records and answered with 1 results" in str(outcome.error)
     assert outcome.written == ()
@@ -337,7 +299,7 @@ def test_an_answer_of_another_length_fails_the_task() -> None:
 def test_a_bug_is_reported_as_one() -> None:
     """An exception nobody foresaw ends the task too; it never leaves records in flight for ever."""
     kinesis = Kinesis(lambda names, call: ValueError("oops"))
-    outcome = Outcome(kinesis).send(request("a"))
+    outcome = Outcome(kinesis).send(piece("a"))
 
     assert isinstance(outcome.error, InternalError)
     assert "ValueError: oops" in str(outcome.error)
@@ -353,27 +315,138 @@ def test_closing_cancels_what_is_under_way() -> None:
     outcome = Outcome(kinesis)
 
     async def run() -> None:
-        sender = Sender(
-            kinesis.put, outcome.window, label="s", retry_timeout_s=60, counters=outcome.counters
-        )
-        sender.send(request("a"))
+        sender = outcome.sender()
+        outcome.add(sender, piece("a"))
         await asyncio.sleep(0.01)
         assert kinesis.under_way == 1
         await sender.aclose()
         await sender.aclose()
-        sender.send(request("b"))
-        await asyncio.sleep(0)
-        assert not sender.busy
+        outcome.add(sender, piece("b"))
+        await asyncio.sleep(60)
 
     run_in_virtual_time(run())
     assert kinesis.under_way == 0
     assert len(kinesis.calls) == 1
 
 
+def test_rows_wait_for_others_of_their_shard_and_no_longer_than_linger() -> None:
+    """Pieces of one shard travel together; the end of the wait sends what there is."""
+    kinesis = Kinesis(lambda names, call: [stored(call)] * len(names))
+    outcome = Outcome(kinesis, linger="200ms", batchMaxRecords="3")
+
+    async def run() -> None:
+        sender = outcome.sender()
+        outcome.add(sender, piece("a", "b"))
+        await asyncio.sleep(0.1)
+        outcome.add(sender, piece("c", "d", first=2))  # fills a request; d is left
+        await asyncio.sleep(0.15)
+        outcome.add(sender, piece("e", first=4))
+        await outcome.delivered()
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+    assert [(round(at, 2), names) for at, names in kinesis.calls] == [
+        (0.1, ["a", "b", "c"]),
+        (0.3, ["d", "e"]),
+    ]
+
+
+def test_nothing_lingers_while_the_task_waits_for_room() -> None:
+    """A full window waits for answers, so there must be something to be answered."""
+    kinesis = Kinesis(lambda names, call: [stored(call)] * len(names))
+    outcome = Outcome(kinesis, linger="10s")
+
+    async def run() -> None:
+        sender = outcome.sender()
+        outcome.add(sender, piece("a"))
+        await asyncio.sleep(0.1)
+        sender.hurry(True)
+        await outcome.delivered()
+        sender.hurry(False)
+        outcome.add(sender, piece("b", first=1))
+        await outcome.delivered()
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+    assert [(round(at, 1), names) for at, names in kinesis.calls] == [(0.1, ["a"]), (10.1, ["b"])]
+
+
+def test_each_shard_gets_requests_of_its_own() -> None:
+    """Full ones; what is left over travels together."""
+    kinesis = Kinesis(lambda names, call: [stored(call, f"shardId-{n[0]}") for n in names], TWO)
+    outcome = Outcome(kinesis, batchMaxRecords="2").send(
+        piece("1a", "2a", "1b", "2b", "1c", "2c", hash_keys=("0", str(HALF)) * 3)
+    )
+
+    assert sorted(names for _, names in kinesis.calls) == [["1a", "1b"], ["1c", "2c"], ["2a", "2b"]]
+    assert outcome.written == (
+        ShardWrites("s", "shardId-1", "1", "3", 3, 30),
+        ShardWrites("s", "shardId-2", "2", "3", 3, 30),
+    )
+
+
+def test_a_surprise_makes_the_sender_look_at_the_shards() -> None:
+    """Once a second at most, also while they cannot be listed."""
+    kinesis = Kinesis(
+        lambda names, call: [stored(call, "shardId-1")] * len(names), then=TransientError("busy")
+    )
+    outcome = Outcome(kinesis)
+
+    async def run() -> None:
+        sender = outcome.sender()
+        for i in range(30):
+            outcome.add(sender, piece(str(i), first=i))
+            await asyncio.sleep(0.1)
+            if i == 20:
+                kinesis.then = TWO
+        await outcome.delivered()
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+    assert 2 <= kinesis.looks <= 4
+    assert outcome.error is None
+
+
+def test_shards_that_may_no_longer_be_listed_end_the_task() -> None:
+    """It would never learn where its records go."""
+    kinesis = Kinesis(
+        lambda names, call: [stored(call, "shardId-1")] * len(names), then=AccessError("no")
+    )
+    outcome = Outcome(kinesis)
+
+    async def run() -> None:
+        sender = outcome.sender()
+        outcome.add(sender, piece("a"))
+        await asyncio.sleep(1)
+        with pytest.raises(AccessError):
+            outcome.window.check()
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+
+
+def test_rows_of_an_aggregate_that_landed_elsewhere_are_sent_again() -> None:
+    """Those, and only those, which do not belong to the shard it landed on (F59)."""
+    kinesis = Kinesis(
+        lambda names, call: [stored(call, f"shardId-{call}") for _ in names], then=TWO
+    )
+    outcome = Outcome(kinesis, aggregation="true").send(
+        piece("a", "b", "c", "d", hash_keys=("0", str(HALF)) * 2)
+    )
+
+    assert outcome.error is None
+    assert [[u.data for u in users_of(record)] for record in kinesis.sent] == [
+        [b"a", b"b", b"c", b"d"],
+        [b"b", b"d"],
+    ]
+    assert outcome.counters.snapshot()["misplaced_records"] == 2
+    assert outcome.window.statistics().records == outcome.window.statistics().bytes == 0
+
+
 def test_counters_add_up() -> None:
     """What the statistics file shows."""
     kinesis = Kinesis(lambda names, call: [THROTTLED] if call == 1 else [stored(1)])
-    outcome = Outcome(kinesis).send(request("a"), request("b"))
+    outcome = Outcome(kinesis).send(piece("a"), piece("b"))
     outcome.counters.closed(outcome.window)
 
     seen = outcome.counters.snapshot()

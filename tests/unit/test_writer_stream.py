@@ -26,17 +26,20 @@ from kinesis_ds.errors import (
     TransientError,
     WriteError,
 )
+from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.writer import service
 from kinesis_ds.writer.results import ShardWrites
-from kinesis_ds.writer.stream import (
-    KinesisStreamWriter,
-    SinkCommit,
-    make_stream_writer,
-    merge_commits,
-)
+from kinesis_ds.writer.stream import KinesisStreamWriter, make_stream_writer
+from kinesis_ds.writer.task import SinkCommit, merge_commits
 
 SCHEMA = StructType([StructField("data", StringType()), StructField("partitionKey", StringType())])
 SOON = 20.0
+SHARD = {
+    "ShardId": "shardId-000000000000",
+    "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(MAX_HASH_KEY)},
+    "SequenceNumberRange": {"StartingSequenceNumber": "0"},
+}
+LOOKS = ["DescribeStreamSummary", "ListShards"]
 
 
 class Server(ThreadingHTTPServer):
@@ -105,6 +108,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.record_kib is not None:
                 summary["MaxRecordSizeInKiB"] = self.server.record_kib
             self._answer(200, {"StreamDescriptionSummary": summary})
+        elif operation == "ListShards":
+            self._answer(200, {"Shards": [SHARD]})
         else:
             with self.server.lock:
                 first = self.server.received
@@ -207,14 +212,16 @@ def test_write_returns_what_was_stored(server: Server) -> None:
     message = writer(server).write(rows(1234))
 
     size = sum(1 + len(f"k{i}") for i in range(1234))
-    assert message == SinkCommit(0, (ShardWrites("shardId-000000000000", "1", "1234", 1234, size),))
+    assert message == SinkCommit(
+        0, (ShardWrites("s", "shardId-000000000000", "1", "1234", 1234, size),)
+    )
     assert pickle.loads(pickle.dumps(message)) == message  # noqa: S301 - our own bytes
 
 
 def test_a_task_without_rows_writes_nothing(server: Server) -> None:
     """Empty partitions are common; the stream is still looked at."""
     assert writer(server).write(rows(0)) == SinkCommit(0, ())
-    assert server.calls == ["DescribeStreamSummary"]
+    assert server.calls == LOOKS
 
 
 def test_write_does_not_return_while_a_record_is_unacknowledged(server: Server) -> None:
@@ -248,8 +255,8 @@ def test_rows_are_not_taken_while_the_server_does_not_answer(server: Server) -> 
         server.wait_for(lambda: counters.snapshot()["waits"] > 0)
         held = counters.snapshot()
         assert held["in_flight_records"] == 1000 == held["limit_records"]
-        assert held["in_flight_requests"] == 10
-        # Beyond the bound there is at most the request being packed, and one slice being opened.
+        server.wait_for(lambda: server.received == 1000)
+        # Beyond the bound there is at most the piece that waits, and one slice being opened.
         assert taken <= 1000 + 100 + 500
         server.gate.set()
         assert writing.result(SOON).shards[0].records == 20_000
@@ -348,7 +355,7 @@ def test_tasks_of_a_process_share_a_warm_client(server: Server) -> None:
     for _ in range(3):
         writer(server).write(rows(10))
 
-    assert server.calls == ["DescribeStreamSummary"] + ["PutRecords"] * 3
+    assert server.calls == LOOKS + ["PutRecords"] * 3
     assert len(server.connections) == 1
     assert sink_threads() == ["kinesis-sink"]
 
@@ -486,14 +493,16 @@ def test_a_port_where_nobody_listens_is_one_error_soon(
 def test_commit_adds_up_the_tasks(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """One line a shard at DEBUG, over all tasks; a missing message is passed over."""
     messages = [
-        SinkCommit(0, (ShardWrites("a", "5", "9", 3, 30),)),
+        SinkCommit(0, (ShardWrites("s", "a", "5", "9", 3, 30),)),
         None,
-        SinkCommit(1, (ShardWrites("a", "7", "12", 2, 20), ShardWrites("b", "1", "1", 1, 10))),
+        SinkCommit(
+            1, (ShardWrites("s", "a", "7", "12", 2, 20), ShardWrites("s", "b", "1", "1", 1, 10))
+        ),
     ]
     with caplog.at_level("DEBUG", logger="kinesis_ds"):
         writer(server).commit(messages, 42)
 
-    assert merge_commits(messages)["a"] == ShardWrites("a", "5", "12", 5, 50)
+    assert merge_commits(messages)["s", "a"] == ShardWrites("s", "a", "5", "12", 5, 50)
     assert len(caplog.messages) == 2
     assert all("batch=42" in line for line in caplog.messages)
 
@@ -502,7 +511,7 @@ def test_abort_says_what_stays_in_the_stream(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kinesis has no way to take records back."""
-    writer(server).abort([SinkCommit(0, (ShardWrites("a", "5", "9", 3, 30),)), None], 42)
+    writer(server).abort([SinkCommit(0, (ShardWrites("s", "a", "5", "9", 3, 30),)), None], 42)
 
     assert "batch=42" in caplog.text
     assert "3 records" in caplog.text

@@ -1,0 +1,208 @@
+"""One task of a write, streaming or batch: from Spark's rows to Kinesis's last answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.taskcontext import TaskContext
+
+from kinesis_ds.errors import InternalError, KinesisConnectorError
+from kinesis_ds.limits import PUT_RECORDS_MAX_RECORDS
+from kinesis_ds.options import parse_write_options
+from kinesis_ds.schema import check_sink_schema
+from kinesis_ds.writer import service as _service
+from kinesis_ds.writer.inflight import InFlightWindow
+from kinesis_ds.writer.results import ShardWrites, Written, merge
+from kinesis_ds.writer.rows import Rows
+from kinesis_ds.writer.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from kinesis_ds.options import WriteOptions
+    from kinesis_ds.writer.counters import SinkCounters
+    from kinesis_ds.writer.rows import Columns
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Every request ends by its own deadline; waiting this much longer for it means that the network
+# thread is gone, which is our fault and must not become a hang.
+_GRACE_S = 30.0
+# Of the window. What waits at the low water mark, with one more piece, is never over the bound.
+_PIECE = 4
+
+
+@dataclass(frozen=True)
+class SinkCommit(WriterCommitMessage):
+    """What one task has written, from the executor to the driver.
+
+    Attributes:
+        partition: The task's partition.
+        shards: What was stored, a stream and shard each.
+        query_id: The query's, where there is one.
+        repeated: Whether the batch was in the ledger, so that nothing was written.
+        skipped: Rows left out because they are too large.
+    """
+
+    partition: int
+    shards: tuple[ShardWrites, ...] = ()
+    query_id: str | None = None
+    repeated: bool = False
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class TaskId:
+    """Which task of which batch this is.
+
+    Attributes:
+        query_id, batch_id: None in a batch write.
+    """
+
+    partition: int = 0
+    query_id: str | None = None
+    batch_id: int | None = None
+
+    @classmethod
+    def current(cls) -> TaskId:
+        """Of the task that runs in this process."""
+        context = TaskContext.get()
+        if context is None:
+            return cls()
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return cls(
+            context.partitionId(),
+            context.getLocalProperty("sql.streaming.queryId"),
+            int(batch) if batch is not None else None,
+        )
+
+
+def check(raw_options: Mapping[str, str], schema: StructType) -> WriteOptions:
+    """The options of a write, if they and the DataFrame's columns are good.
+
+    Raises:
+        OptionError: Naming every problem of the options.
+        SchemaError: Naming every problem of the columns.
+    """
+    options = parse_write_options(raw_options, routed="stream" in schema.names)
+    check_sink_schema(schema)
+    return options
+
+
+def write_task(
+    slices: Iterable[Columns], options: WriteOptions, task: TaskId, run_id: str
+) -> SinkCommit:
+    """Write one task's rows. Returns when Kinesis has acknowledged every one of them.
+
+    Blocks while the bound on rows, bytes or requests in flight is reached. If it raises, some rows
+    may have been stored; nothing of the task is under way any more.
+
+    Args:
+        slices: The rows.
+        options: The query's.
+        task: Which task this is.
+        run_id: Stands for the query and the batch where there is none, in the rows' ids.
+
+    Raises:
+        KinesisConnectorError: A row cannot be written, or Kinesis would not take it.
+    """
+    try:
+        with _service.REGISTRY.borrow(options) as service:
+            return _write(slices, options, task, run_id, service)
+    except InternalError:
+        raise
+    except KinesisConnectorError as exc:
+        # Spark shows the user this process's whole traceback around the message. An error that
+        # says what to do needs none; for the others, and at DEBUG, it is kept.
+        logger.debug("task failed partition=%d", task.partition, exc_info=True)
+        raise exc.with_traceback(None) from None
+
+
+def _write(
+    slices: Iterable[Columns],
+    options: WriteOptions,
+    task: TaskId,
+    run_id: str,
+    service: _service.SinkService,
+) -> SinkCommit:
+    counters = _service.REGISTRY.counters(options)
+    window = InFlightWindow(
+        options.max_in_flight_records,
+        options.max_in_flight_bytes,
+        options.max_in_flight_requests,
+        label=options.label,
+        on_wait=lambda waits: service.post(sender.hurry, waits),
+    )
+    sender = Sender(service, window, options, counters, id_prefix=_id_prefix(options, task, run_id))
+    rows = Rows(
+        service,
+        task.partition,
+        options.stream,
+        piece_records=max(1, min(PUT_RECORDS_MAX_RECORDS, options.max_in_flight_records // _PIECE)),
+        piece_bytes=options.max_in_flight_bytes // _PIECE,
+        skip_oversized=options.skip_oversized,
+        shared_keys=options.aggregation is not None,
+    )
+    patience_s = options.retry_timeout_s + _GRACE_S
+    counters.opened(window)
+    try:
+        for piece in rows.pieces(_until_failed(slices, window)):
+            window.acquire(len(piece.records), piece.size, patience_s)
+            service.post(sender.add, piece)
+        service.post(sender.flush)
+        window.drain(patience_s)
+        return SinkCommit(
+            task.partition, sender.written(), task.query_id, skipped=_count(rows, options, counters)
+        )
+    finally:
+        # After a success there is nothing to cancel. Otherwise (also when Spark gives the task up)
+        # this task's requests end here, and only they.
+        with contextlib.suppress(InternalError):
+            service.call(sender.aclose(), _GRACE_S)
+        counters.closed(window)
+
+
+def _count(rows: Rows, options: WriteOptions, counters: SinkCounters) -> int:
+    if rows.skipped:
+        counters.add_skipped(rows.skipped)
+        logger.warning(
+            "rows too large for the stream were left out target=%s rows=%d; onOversizedRecord=fail "
+            "names the first one",
+            options.label,
+            rows.skipped,
+        )
+    return rows.skipped
+
+
+def _id_prefix(options: WriteOptions, task: TaskId, run_id: str) -> str | None:
+    if options.aggregation is None or not options.aggregation.ids:
+        return None
+    if task.query_id is None or task.batch_id is None:
+        return f"{run_id}/0/{task.partition}"
+    return f"{task.query_id}/{task.batch_id}/{task.partition}"
+
+
+def _until_failed(items: Iterable[T], window: InFlightWindow) -> Iterator[T]:
+    """The items, as long as nothing has gone wrong: no row is taken that cannot be delivered."""
+    window.check()
+    for item in items:
+        yield item
+        window.check()
+
+
+def merge_commits(messages: Iterable[Any]) -> Written:
+    """What a batch's tasks have written. Tasks that failed have no message."""
+    return merge(
+        writes
+        for message in messages
+        if isinstance(message, SinkCommit)
+        for writes in message.shards
+    )
