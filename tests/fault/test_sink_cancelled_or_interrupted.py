@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kinesis_ds.testing import Fault, NoAnswer
+from tests.support.interrupts import heeding_interrupts, interrupt_when
 from tests.support.polling import eventually
 from tests.support.sinks import Sink, put_fault, rows
 
@@ -26,10 +24,8 @@ class Upstream(Exception):  # noqa: N818
 
 @pytest.fixture(autouse=True)
 def _ctrl_c() -> Iterator[None]:
-    """Whoever starts the tests in the background may have told them to ignore the signal."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with heeding_interrupts():
+        yield
 
 
 def quiet(sink: Sink) -> None:
@@ -46,18 +42,6 @@ def assert_nothing_is_under_way(sink: Sink) -> None:
     calls = len(sink.calls())
     sink.write(range(5000, 5001))
     assert len(sink.calls()) == calls + 1
-
-
-def interrupt_when(condition: Callable[[], object]) -> threading.Thread:
-    """Ctrl-C, as soon as the condition holds; it meets the main thread wherever it is."""
-
-    def run() -> None:
-        eventually(condition, "the moment of the interrupt")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 @pytest.mark.parametrize(
