@@ -262,7 +262,7 @@ class Lanes:
             record.tries += 1
             if record.first_try is None:
                 record.first_try = now
-            elif record.first_try + self._retry_timeout_s <= now:
+            elif self._deadline(record) <= now:
                 late.append(record)
         if late:
             raise RetriesExhausted(len(late), max(r.tries for r in late) - 1, self.why)
@@ -279,11 +279,7 @@ class Lanes:
             times.append(lane.key)
         if (lane := self._top_opened()) is not None:
             times.append(now if self._flushing else self._opened[0][0] + self._linger_s)
-        times += [
-            record.first_try + self._retry_timeout_s
-            for record, _ in self._unsettled
-            if record.first_try is not None
-        ]
+        times += [self._deadline(record) for record, _ in self._unsettled]
         return max(now, min(times)) if times else None
 
     def settle(self, request: Request, verdicts: list[Verdict], now: float) -> Settled:
@@ -605,17 +601,17 @@ class Lanes:
 
     def _check_deadline(self, again: list[tuple[Record, float]]) -> None:
         """Whether each record may still be sent when its pause is over."""
-        late = [r for r, at in again if (r.first_try or at) + self._retry_timeout_s <= at]
+        late = [record for record, at in again if self._deadline(record) <= at]
         if late:
             raise RetriesExhausted(len(late), max(r.tries for r in late), self.why)
 
     def _check_unsettled(self, now: float) -> None:
-        if self._unsettled:
-            late = [
-                (record, shard)
-                for record, shard in self._unsettled
-                if (record.first_try or now) + self._retry_timeout_s <= now
-            ]
-            if late:
-                why = f"shard {late[0][1]} took them, and it is not listed"
-                raise RetriesExhausted(len(late), max(r.tries for r, _ in late), why)
+        late = [(one, shard) for one, shard in self._unsettled if self._deadline(one) <= now]
+        if late:
+            why = f"shard {late[0][1]} took them, and it is not listed"
+            raise RetriesExhausted(len(late), max(one.tries for one, _ in late), why)
+
+    def _deadline(self, record: Record) -> float:
+        """Until when a record that was sent may be sent again."""
+        assert record.first_try is not None
+        return record.first_try + self._retry_timeout_s

@@ -103,8 +103,9 @@ class Pace:
             # Answers change it, and those of other tasks nobody tells us of.
             worth = min(cost, self._window / 2)
             return now if allowance >= worth - _SLACK else now + _LOOK_AGAIN_S
-        missing = min(cost, self._rate * _GRAIN_S) - allowance
-        return now if missing <= _SLACK else now + missing / self._rate
+        # The rate grows while it is waited for, and what was worth a request with it: hence 10%.
+        worth = min(cost, self._rate * _GRAIN_S)
+        return now if allowance >= 0.9 * worth else now + (worth - allowance) / self._rate
 
     def sent(self, cost: float, now: float) -> None:
         """This much is on its way."""

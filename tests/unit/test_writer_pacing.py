@@ -89,9 +89,11 @@ class Server:
             now = max(now, min(nexts))
 
 
-@pytest.mark.parametrize("used_by_others", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("round_trip_s", [0.005, 0.03, 0.3])
-@pytest.mark.parametrize("record_bytes", [100, 3_000, 50_000])
+@pytest.mark.parametrize(
+    ("used_by_others", "record_bytes"),
+    [(0.0, 100), (0.5, 100), (0.9, 100), (0.5, 3_000), (0.0, 200_000), (0.5, 200_000)],
+)
 def test_a_shard_is_used_up_and_little_is_sent_in_vain(
     used_by_others: float, round_trip_s: float, record_bytes: int
 ) -> None:
@@ -102,6 +104,17 @@ def test_a_shard_is_used_up_and_little_is_sent_in_vain(
 
     assert server.delivered >= 0.9 * (1.0 - used_by_others) * 50.0
     assert server.in_vain < 0.15 * server.sent
+    assert server.longest_gap_s < 1.0
+
+
+def test_the_first_throttles_cost_little() -> None:
+    """From the very first request on, the pace of a shard that is half taken is found."""
+    server = Server(used_by_others=0.5, settled_s=-1.0)
+
+    server.serve([Pace()], seconds=10.0)
+
+    assert server.delivered >= 0.9 * 0.5 * 10.0
+    assert server.in_vain < 2.5  # shard-seconds, once
     assert server.longest_gap_s < 1.0
 
 
