@@ -29,6 +29,7 @@ from kinesis_ds.writer.results import ShardWrites
 GOLDEN_FILES = Path(__file__).parent.parent / "golden"
 GOLDEN = sorted(GOLDEN_FILES.glob("sink-v*/*.json"))
 CURRENT = sorted((GOLDEN_FILES / f"sink-v{VERSION}").glob("*.json"))
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "ledger.md"
 QUERY = "66365d36-ac09-48dd-bf00-d92f703b3552"
 WRITES = (ShardWrites("orders", "shardId-000000000000", "9", "10", 2, 30),)
 
@@ -158,6 +159,19 @@ def test_what_is_no_entry_is_refused(text: bytes, said: str) -> None:
 
     with pytest.raises(EntryError, match=said):
         decode_entry(text)
+
+
+def test_the_entry_that_is_shown_is_one() -> None:
+    """Decoded, and written back the same; and the page explains each of its members."""
+    page = PAGE.read_text()
+    shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    shards = shown["streams"]["orders"]
+
+    assert json.loads(encode_entry(*decode_entry(json.dumps(shown).encode()))) == shown
+    for name in (*shown, *shards["shardId-000000000000"]):
+        assert f"`{name}`" in page
+    assert f"The newest {KEEP} are kept" in page
+    assert f"format {VERSION}." in page
 
 
 def test_the_batch_that_was_recorded_last_is_written(checkpoint: Checkpoint) -> None:
