@@ -206,8 +206,6 @@ class Lanes:
             if aggregator.opened_at is not None and aggregator.opened_at != opened:
                 heapq.heappush(self._opened, (aggregator.opened_at, next(self._number), lane))
         self._file_all(touched, now)
-        if self._flushing:
-            self._close_aggregates(now)
 
     def flush(self, on: bool = True) -> None:
         """No more rows come, so nothing waits for company."""

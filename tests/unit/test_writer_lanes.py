@@ -241,6 +241,16 @@ def test_a_lane_pauses_longer_with_each_failure_in_a_row_and_others_go_on() -> N
     assert lanes.wake_at(now) == pytest.approx(now + 0.1)
 
 
+def test_records_to_send_again_do_not_linger() -> None:
+    """Their pause was wait enough."""
+    lanes = make(shards(1), linger_s=5.0)
+    lanes.add([record(0)], 0.0)
+    lanes.failed(send(lanes, 5.0), "no answer", throttled=False, now=5.1)
+
+    assert lanes.wake_at(5.1) == pytest.approx(5.2)
+    assert rows(lanes.next_request(5.2)) == [0]
+
+
 def test_requests_that_fail_together_are_one_failure() -> None:
     """An outage that meets ten requests at once does not end in the longest pause."""
     lanes = make(shards(1), request_records=1)
@@ -369,6 +379,22 @@ def test_in_order_aggregates_wait_for_all_their_keys() -> None:
     assert rows(lanes.next_request(0.1)) == [2, 3]
 
 
+def test_in_order_rows_in_an_unknown_shard_hold_up_their_keys() -> None:
+    """They may have to go again, and what comes after them must not be there before."""
+    lanes = make(shards(1), ordered=True, aggregate=1)
+    lanes.add([record(0, None, "a"), record(1, None, "a"), record(2, None, "b")], 0.0)
+    lanes.flush()
+    request = send(lanes, 0.0)
+    assert rows(request) == [0, 2]
+    lanes.settle(request, stored(request, "new"), 0.1)
+    lanes.reshard(Prediction(shards(1)), 1.0)
+    assert lanes.next_request(1.0) is None
+
+    known = shards(1) | {"new": Shard("new", ("s0",))}
+    assert lanes.reshard(Prediction(known), 2.0).rows == 2
+    assert rows(lanes.next_request(2.0)) == [1]
+
+
 # Aggregates.
 
 
@@ -468,6 +494,17 @@ def test_a_reshard_deals_out_anew_what_waits(aggregate: int) -> None:
         assert len({user.row % 2 for user in users_of(one)}) == 1
     for parity in (0, 1):
         assert [r for r in rows(request) if r % 2 == parity] == list(range(parity, 8, 2))
+
+
+def test_lanes_that_are_merged_send_in_row_order() -> None:
+    """Rows of both old shards alternate as they came."""
+    lanes = make(shards(2), request_records=100)
+    lanes.add([record(n, at(n % 2, 2)) for n in range(8)], 0.0)
+    lanes.flush()
+
+    lanes.reshard(Prediction(shards(1)), 0.1)
+
+    assert rows(lanes.next_request(0.2)) == list(range(8))
 
 
 def test_what_was_under_way_through_a_reshard_goes_again_by_the_new_shards() -> None:
