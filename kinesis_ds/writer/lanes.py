@@ -4,23 +4,19 @@ Records wait in a lane for each shard that they are predicted for. A lane with e
 fills one alone, so that what one shard refuses concerns no other; what other lanes have is combined
 when the oldest of it has waited long enough. Each lane keeps its shard's pace, and pauses alone
 when something of it failed.
-
-A lane that holds something is filed under what it waits for, in one of three heaps, and filed anew
-when something happens to it. So the cost of a request does not grow with the number of lanes.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kinesis_ds.writer.aggregating import users_of
+from kinesis_ds.writer.filing import Filing, Lane
 from kinesis_ds.writer.pacing import Pace, cost_of
 from kinesis_ds.writer.prediction import hash_key_of
-from kinesis_ds.writer.queues import Gate, Queue
+from kinesis_ds.writer.queues import Gate
 from kinesis_ds.writer.records import Record, Request
 from kinesis_ds.writer.results import THROTTLED_CODES, Delivered, Rejected, Verdict
 
@@ -33,12 +29,6 @@ if TYPE_CHECKING:
 
 _BACKOFF_BASE_S: Final = 0.1
 _BACKOFF_CAP_S: Final = 5.0
-
-# What a lane waits for, and what orders the heap of it.
-_FULL: Final = "a request of its own"  # since when its oldest record waits
-_PART: Final = "its time in a combined request"  # when its oldest record has waited long enough
-_LATER: Final = "the end of a pause, or its shard's pace"  # when that is
-_NOTHING: Final = ""
 
 
 class RetriesExhausted(Exception):  # noqa: N818  # what happened, for the sender to put into words
@@ -80,37 +70,10 @@ class Settled:
     surprised: bool = False
 
 
-class _Lane:
-    """One predicted shard's records, and what holds them back."""
-
-    __slots__ = (
-        "aggregator",
-        "failed_at",
-        "failures",
-        "key",
-        "kind",
-        "pace",
-        "paused_until",
-        "queue",
-        "shard",
-    )
-
-    def __init__(self, shard: str, pace: Pace, aggregator: Aggregator | None) -> None:
-        self.shard = shard
-        self.pace = pace
-        self.aggregator = aggregator
-        self.queue = Queue()
-        self.failures = 0
-        self.failed_at = float("-inf")
-        self.paused_until = float("-inf")
-        self.kind = _NOTHING
-        self.key = 0.0
-
-
 class _Part(NamedTuple):
     """The records of one lane in a request."""
 
-    lane: _Lane
+    lane: Lane
     records: list[Record]
     cost: float
 
@@ -161,10 +124,8 @@ class Lanes:
         self._aggregator = aggregator
         self._uniform = uniform
         self._gate = Gate() if ordered else None
-        self._lanes: dict[str, _Lane] = {}
-        self._heaps: dict[str, list[tuple[float, int, _Lane]]] = {_FULL: [], _PART: [], _LATER: []}
-        self._opened: list[tuple[float, int, _Lane]] = []
-        self._number = count()
+        self._lanes: dict[str, Lane] = {}
+        self._filing = Filing(limits, linger_s)
         self._flights: dict[int, _Flight] = {}
         self._unsettled: list[tuple[Record, str]] = []
         self._dealing = 0
@@ -190,7 +151,7 @@ class Lanes:
 
     def add(self, records: Iterable[Record], now: float) -> None:
         """Take fresh rows, in row order."""
-        touched: dict[_Lane, None] = {}
+        touched: dict[Lane, None] = {}
         for record in records:
             self._waiting += 1
             lane = self._lane_of(record)
@@ -204,16 +165,18 @@ class Lanes:
             for closed in aggregator.add(record, now):
                 self._enqueue(closed, lane, now if opened is None else opened, touched)
             if aggregator.opened_at is not None and aggregator.opened_at != opened:
-                heapq.heappush(self._opened, (aggregator.opened_at, next(self._number), lane))
-        self._file_all(touched, now)
+                self._filing.opened(lane, aggregator.opened_at)
+        self._filing.file_all(touched, now)
 
     def flush(self, on: bool = True) -> None:
         """No more rows come, so nothing waits for company."""
         self._flushing = on
+        self._filing.eager = self._flushing or self._hurrying
 
     def hurry(self, on: bool) -> None:
         """The task waits for room: nothing that can be sent waits. Aggregates are not cut short."""
         self._hurrying = on
+        self._filing.eager = self._flushing or self._hurrying
 
     def next_request(self, now: float) -> Request | None:
         """What is to be sent now, at most one request. It counts as sent with this call.
@@ -223,17 +186,14 @@ class Lanes:
         """
         self._check_unsettled(now)
         self._close_aggregates(now)
-        while (lane := self._top(_LATER)) is not None and lane.key <= now:
-            heapq.heappop(self._heaps[_LATER])
-            lane.kind = _NOTHING
-            self._file(lane, now)
+        self._filing.refile_due(now)
         parts: list[_Part] = []
         records: list[Record] = []
         size = 0
         room_ended = False
-        while not room_ended and (lane := self._next_lane(now, alone=not parts)) is not None:
+        while not room_ended and (lane := self._filing.next(now, alone=not parts)) is not None:
             if lane.pace.ready_at(lane.queue.cost, now) > now:
-                self._file(lane, now)  # another task has used its shard's pace up
+                self._filing.file(lane, now)  # another task has used its shard's pace up
                 continue
             taken = lane.queue.take(
                 self._limits.request_records - len(records),
@@ -247,7 +207,7 @@ class Lanes:
                 size += taken.size
                 parts.append(_Part(lane, taken.records, taken.cost))
                 lane.pace.sent(taken.cost, now)
-                self._file(lane, now)
+                self._filing.file(lane, now)
             room_ended |= len(records) >= self._limits.request_records
             room_ended |= size >= self._limits.request_bytes
         if not records:
@@ -268,16 +228,11 @@ class Lanes:
 
     def wake_at(self, now: float) -> float | None:
         """When :meth:`next_request` may give something although nothing else happens."""
-        times = []
-        if self._top(_FULL) is not None:
-            times.append(now)
-        if (lane := self._top(_PART)) is not None:
-            times.append(now if self._eager else lane.key)
-        if (lane := self._top(_LATER)) is not None:
-            times.append(lane.key)
-        if (lane := self._top_opened()) is not None:
-            times.append(now if self._flushing else self._opened[0][0] + self._linger_s)
-        times += [self._deadline(record) for record, _ in self._unsettled]
+        times = [self._deadline(record) for record, _ in self._unsettled]
+        if (lane_at := self._filing.wake_at(now)) is not None:
+            times.append(lane_at)
+        if (oldest := self._filing.oldest_open()) is not None:
+            times.append(now if self._flushing else oldest[0] + self._linger_s)
         return max(now, min(times)) if times else None
 
     def settle(self, request: Request, verdicts: list[Verdict], now: float) -> Settled:
@@ -316,7 +271,7 @@ class Lanes:
                 self._pause(part.lane, flight.sent_at, now)
                 again += self._back(part, failed, flight.dealing, now)
             self._judge(stored, part.lane.shard, flight.dealing, settled, now)
-            self._file(part.lane, now)
+            self._filing.file(part.lane, now)
         self._check_deadline(again)
         return settled
 
@@ -333,7 +288,7 @@ class Lanes:
             self._report(part, [0.0, part.cost, 0.0] if throttled else [0.0, 0.0, part.cost], now)
             self._pause(part.lane, flight.sent_at, now)
             again += self._back(part, part.records, flight.dealing, now)
-            self._file(part.lane, now)
+            self._filing.file(part.lane, now)
         self._check_deadline(again)
         rows = sum(record.rows for record in request.records)
         return Settled(retried=rows, throttled=rows if throttled else 0)
@@ -353,12 +308,12 @@ class Lanes:
                 del self._paces[shard]
         waiting.sort(key=lambda record: record.row)
         tried = [record for record in waiting if record.tries]
-        touched: dict[_Lane, None] = {}
+        touched: dict[Lane, None] = {}
         # Of each key the rows that were tried come before those that were not.
         for lane, record in self._packed(tried, now):
             self._waiting += record.rows
             self._enqueue(record, lane, now - self._linger_s, touched)
-        self._file_all(touched, now)
+        self._filing.file_all(touched, now)
         self.add((record for record in waiting if not record.tries), now)
         settled = Settled()
         unsettled, self._unsettled = self._unsettled, []
@@ -374,104 +329,39 @@ class Lanes:
                 part.lane.pace.gave_up(part.cost, flight.sent_at)
         self._flights.clear()
 
-    @property
-    def _eager(self) -> bool:
-        return self._flushing or self._hurrying
-
-    # Lanes and the heaps they are filed in.
-
-    def _lane_of(self, record: Record) -> _Lane:
+    def _lane_of(self, record: Record) -> Lane:
         shard = self._prediction.shard_of(record)
         lane = self._lanes.get(shard)
         if lane is None:
             pace = self._paces.setdefault(shard, Pace())
             aggregator = None if self._aggregator is None else self._aggregator()
-            lane = self._lanes[shard] = _Lane(shard, pace, aggregator)
+            lane = self._lanes[shard] = Lane(shard, pace, aggregator)
         return lane
-
-    def _file(self, lane: _Lane, now: float) -> None:
-        """File a lane under what it waits for now."""
-        queue = lane.queue
-        if not queue:
-            lane.kind = _NOTHING
-            return
-        kind, key = _PART, queue.since
-        when = max(lane.paused_until, lane.pace.ready_at(queue.cost, now))
-        if when > now:
-            kind, key = _LATER, when
-        else:
-            records = self._limits.request_records / len(queue)
-            share = min(records, self._limits.request_bytes / queue.size) if queue.size else records
-            if share <= 1.0 and lane.pace.allowance(now) >= share * queue.cost:
-                kind = _FULL
-            elif share > 1.0 and not queue.again:
-                key += self._linger_s
-        if (kind, key) != (lane.kind, lane.key):
-            lane.kind, lane.key = kind, key
-            heapq.heappush(self._heaps[kind], (key, next(self._number), lane))
-
-    def _file_all(self, lanes: Iterable[_Lane], now: float) -> None:
-        for lane in lanes:
-            self._file(lane, now)
-
-    def _top(self, kind: str) -> _Lane | None:
-        """The first lane that is still filed there."""
-        heap = self._heaps[kind]
-        while heap:
-            key, _, lane = heap[0]
-            if lane.kind == kind and lane.key == key:
-                return lane
-            heapq.heappop(heap)
-        return None
-
-    def _next_lane(self, now: float, *, alone: bool) -> _Lane | None:
-        """The lane to take from next, a request's first or one to combine."""
-        part = self._top(_PART)
-        if part is not None and not self._eager and part.key > now:
-            part = None
-        if not alone:
-            return part
-        full = self._top(_FULL)
-        if full is None or (part is not None and part.queue.since < full.key):
-            return part
-        return full
 
     # Aggregates.
 
-    def _top_opened(self) -> _Lane | None:
-        """The lane with the oldest open aggregate."""
-        while self._opened:
-            at, _, lane = self._opened[0]
-            if lane.aggregator is not None and lane.aggregator.opened_at == at:
-                return lane
-            heapq.heappop(self._opened)
-        return None
-
     def _close_aggregates(self, now: float) -> None:
         """Close those that have been open for long enough; all of them when no more rows come."""
-        touched: dict[_Lane, None] = {}
-        while (lane := self._top_opened()) is not None:
-            at = self._opened[0][0]
+        touched: dict[Lane, None] = {}
+        while (oldest := self._filing.oldest_open()) is not None:
+            at, lane = oldest
             if not self._flushing and at + self._linger_s > now:
                 break
-            heapq.heappop(self._opened)
             assert lane.aggregator is not None
             if (closed := lane.aggregator.close()) is not None:
                 self._enqueue(closed, lane, at, touched)
-        self._file_all(touched, now)
+        self._filing.file_all(touched, now)
 
-    def _enqueue(
-        self, record: Record, lane: _Lane, since: float, touched: dict[_Lane, None]
-    ) -> None:
+    def _enqueue(self, record: Record, lane: Lane, since: float, touched: dict[Lane, None]) -> None:
         if self._gate is None or self._gate.add(record):
             lane.queue.add(record, since)
             touched[lane] = None
 
-    def _packed(self, rows: Iterable[Record], now: float) -> list[tuple[_Lane, Record]]:
+    def _packed(self, rows: Iterable[Record], now: float) -> list[tuple[Lane, Record]]:
         """Plain records as they will travel by the present prediction; nothing stays open."""
         if self._aggregator is None:
             return [(self._lane_of(record), record) for record in rows]
-        by_lane: dict[_Lane, list[Record]] = defaultdict(list)
+        by_lane: dict[Lane, list[Record]] = defaultdict(list)
         for record in rows:
             by_lane[self._lane_of(record)].append(record)
         packed = []
@@ -495,7 +385,7 @@ class Lanes:
         if neither:
             pace.gave_up(neither, now)
 
-    def _pause(self, lane: _Lane, sent_at: float, now: float) -> None:
+    def _pause(self, lane: Lane, sent_at: float, now: float) -> None:
         # What was sent before the last failure was known is part of that failure.
         if lane.failures and sent_at < lane.failed_at:
             return
@@ -526,22 +416,22 @@ class Lanes:
             front = [record for record in passing if record in mine]
             self._admit((record for record in passing if record not in mine), now)
         going = set(front)
-        lanes: dict[_Lane, list[Record]] = defaultdict(list)
+        lanes: dict[Lane, list[Record]] = defaultdict(list)
         for lane, record in packed:
             if record in going:
                 lanes[lane].append(record)
         for lane, records in lanes.items():
             lane.queue.put_back(records, now)
-        self._file_all(lanes, now)
+        self._filing.file_all(lanes, now)
 
     def _admit(self, records: Iterable[Record], now: float) -> None:
         """Queue records that have waited for others of their keys: they wait for nothing else."""
-        touched: dict[_Lane, None] = {}
+        touched: dict[Lane, None] = {}
         for record in records:
             lane = self._lane_of(record)
             lane.queue.add(record, now - self._linger_s)
             touched[lane] = None
-        self._file_all(touched, now)
+        self._filing.file_all(touched, now)
 
     def _judge(
         self,
@@ -584,7 +474,6 @@ class Lanes:
         waiting = []
         for lane in self._lanes.values():
             waiting += lane.queue.drain()
-            lane.kind = _NOTHING
         if self._gate is not None:
             passed = [r for flight in self._flights.values() for r in flight.request.records]
             passed += [record for record, _ in self._unsettled]
@@ -592,9 +481,7 @@ class Lanes:
         for lane in self._lanes.values():
             if lane.aggregator is not None and (last := lane.aggregator.close()) is not None:
                 waiting.append(last)
-        for heap in self._heaps.values():
-            heap.clear()
-        self._opened.clear()
+        self._filing.clear()
         return [user for record in waiting for user in users_of(record)]
 
     def _check_deadline(self, again: list[tuple[Record, float]]) -> None:

@@ -62,6 +62,7 @@ PURE = [
     "testing/validation",
     "testing/writing",
     "writer/aggregating",
+    "writer/filing",
     "writer/lanes",
     "writer/ledger_format",
     "writer/pacing",

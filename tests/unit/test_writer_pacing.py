@@ -130,6 +130,15 @@ def test_writers_with_paces_share_a_shard() -> None:
     assert server.longest_gap_s < 1.0
 
 
+def test_what_others_leave_is_taken_up() -> None:
+    """From a tenth of the shard to all of it within seconds, once it is there."""
+    server = Server(settled_s=12.0)
+
+    server.serve([paced(0.1)], seconds=32.0)
+
+    assert server.delivered >= 0.9 * 20.0
+
+
 def test_a_server_without_limits_holds_nobody_back() -> None:
     """What may be under way doubles with each round that is delivered."""
     pace, rounds = Pace(), []
