@@ -24,6 +24,8 @@ from tests.spark.conftest import STREAM, Serve
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ROOT = Path(__file__).parents[2]
+PAGE = "docs/how-to/exactly-once-from-sink-to-source.md"
 WITHIN_S = 240.0
 
 
@@ -143,6 +145,19 @@ def test_a_batch_read_holds_each_record_once(spark: SparkSession, serve: Serve) 
 
     assert texts(once.collect()) == numbers(range(80)) + Counter(plain=3)
     assert once.columns == frame.load().columns
+
+
+def test_the_code_of_the_page_is_code(spark: SparkSession, serve: Serve) -> None:
+    """What it says to read with gives a streaming DataFrame with all columns."""
+    kinesis = serve()
+    code = (ROOT / PAGE).read_text().split("```python\n")[2].partition("```")[0]
+    assert ".load()" in code
+    code = code.replace('.option("region", "eu-central-1")', ".options(**local)")
+    found: dict[str, Any] = {"spark": spark, "local": kinesis.options(STREAM)}
+    exec(compile(code, PAGE, "exec"), found)  # noqa: S102  # our own page
+
+    assert found["once"].isStreaming
+    assert found["once"].columns == found["orders"].columns
 
 
 # --- what needs times of its own ------------------------------------------------------------------

@@ -204,7 +204,7 @@ def test_taking_apart_gives_nobody_more_time() -> None:
     (later,) = aggregated(record_of(2), record_of(3))
     later.first_try, later.tries = 9.0, 2
 
-    (again,) = aggregated(*users_of(later), *users_of(record), record_of(4))
+    (again,) = aggregated(*users_of(record), *users_of(later), record_of(4))
 
     assert (again.first_try, again.tries) == (0.0, 4)
     assert {(u.first_try, u.tries) for u in users_of(again)} == {(0.0, 4)}
