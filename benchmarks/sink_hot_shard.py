@@ -1,0 +1,91 @@
+"""One of eight shards takes a tenth of what it should: what do the other seven still get?
+
+    python -m benchmarks.sink_hot_shard [--quick]
+
+The rows are even over the shards and taken as fast as the sink takes them. Timed is until the other
+shards have all their rows, without the throttle and with it, one after the other in the same run.
+
+A task holds back what a slow shard does not take, and admits no more rows once its window is full
+of that. So the other shards keep their throughput as long as the hot shard's backlog fits into
+the window (``maxInFlightRecords``, ``maxInFlightBytes``) beside what they have under way
+themselves. The last column says how much of the window the backlog would come to. Above that, the
+task goes at the pace of the slow shard, and no sink with a bound and one queue of input can do
+otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.sinking import STREAM, arrow_batches, double, throttle, write
+from kinesis_ds.limits import MIB
+
+SHARDS = 8
+SHARE = 0.1
+SIZE = 8192
+# Times as long as the limits of the shards allow; then what was reached counts.
+SLOWEST = 3.0
+
+
+def seconds_of_the_others(rows_a_shard: int, window: int, hot: bool) -> float:
+    """How long it takes until all shards but the hot one have their rows."""
+    with double(SHARDS) as kinesis, ThreadPoolExecutor(1) as pool:
+        hot_shard = kinesis.open_shards(STREAM)[0]
+        if hot:
+            throttle(kinesis, hot_shard, SHARE)
+        rows = arrow_batches(
+            rows_a_shard * SHARDS, SIZE, str, lambda n: n % SHARDS * (2**128 // SHARDS)
+        )
+        options = {"maxInFlightBytes": str(window), "maxInFlightRecords": "1000000"}
+        writing = pool.submit(write, kinesis, rows, options | {"retryTimeout": "600s"})
+        wanted = rows_a_shard * (SHARDS - 1)
+        longest = SLOWEST * (2.0 + rows_a_shard * SIZE / MIB)
+
+        def others() -> list[float]:
+            found = kinesis.records(STREAM)
+            return [record.arrived for record in found if record.shard_id != hot_shard]
+
+        began = time.time()
+        while len(others()) < wanted and not writing.done() and time.time() - began < longest:
+            time.sleep(0.1)
+        stored = others()
+        throttle(kinesis, hot_shard, 50.0)  # the rest at once: its time is not what is asked
+        writing.result()
+        started = min(record.arrived for record in kinesis.records(STREAM))
+        return (max(stored) - started) * wanted / len(stored)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="end within 10 s; proves little")
+    parser.add_argument("--window", type=int, default=16 * MIB, help="maxInFlightBytes")
+    parser.add_argument(
+        "--megabytes", type=float, nargs="+", default=[4, 8, 16, 32], help="of input for each shard"
+    )
+    args = parser.parse_args()
+    inputs = [2.0] if args.quick else args.megabytes
+    print(
+        f"{SHARDS} shards, one at {SHARE:.0%} of its limits; rows of {SIZE} bytes; window of "
+        f"{args.window / MIB:g} MiB"
+    )
+    head = ("MiB a shard", "others MiB/s", "throttled", "kept", "backlog/window")
+    print("{:>12}{:>14}{:>12}{:>8}{:>16}".format(*head))
+    for megabytes in inputs:
+        rows = int(megabytes * MIB / SIZE)
+        alone = seconds_of_the_others(rows, args.window, hot=False)
+        beside = seconds_of_the_others(rows, args.window, hot=True)
+        others = rows * SIZE * (SHARDS - 1) / MIB
+        # What the hot shard is behind the others when those are done; one second it takes at once.
+        backlog = rows * SIZE - SHARE * MIB * (alone + 1)
+        print(
+            f"{megabytes:>12g}{others / alone:>14.2f}{others / beside:>12.2f}"
+            f"{alone / beside:>8.0%}{backlog / args.window:>16.0%}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The benchmarks of the sink run, and print what they promise. No time is asserted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sink_smoothness", r"kinesis_ds against the model: rows/s \d+\.\d+, gaps"),
+        ("sink_hot_shard", r"\n +2 +[\d.]+ +[\d.]+ +\d+% +\d+%\n"),
+        ("sink_ordering", r"\n +10000 +on +\d+ +\d+ +[\d.]+%\n"),
+    ],
+    ids=["smoothness", "hot shard", "ordering"],
+)
+def test_a_benchmark_ends_with_its_table(name: str, said: str) -> None:
+    """``--quick`` writes far less, and does all the same."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--quick"],
+        cwd=ROOT,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert re.search(said, done.stdout), done.stdout
