@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -51,6 +52,11 @@ _AT_LEAST_ONCE = (
 )
 # What was said already. A writer is made twice a batch, and a file system may be away for hours.
 _said: set[str] = set()
+# A store that cannot be reached fails late (pyarrow tries S3 for two minutes), and would do
+# so in each batch. So it is then left alone for ten times as long as that took.
+_SLOW_S = 1.0
+_REST = 10
+_rests_until: dict[str, float] = {}
 
 
 class Ledger:
@@ -68,7 +74,8 @@ class Ledger:
     @classmethod
     def open(cls, location: str | None, *, warn: bool = True) -> Ledger | None:
         """The ledger of the checkpoint at ``location``, as the user gave it; None where there is
-        no location or its file system is not to be had, with one warning. Sends next to nothing.
+        no location or its file system is not to be had, with one warning; also, for a while, where
+        it was not to be reached lately. Sends next to nothing.
 
         Args:
             location: A path, or a URI of a file system that pyarrow knows (``file:``, ``s3:``,
@@ -86,11 +93,15 @@ class Ledger:
                 )
             return None
         shown = redacted(location)
+        began = time.monotonic()
+        if began < _rests_until.get(shown, began):
+            return None
         try:
             files, root = _file_system(location)
         # Libraries that are missing, schemes that are unknown, no region, no credentials: pyarrow
         # has no common error for them, and none of them is worth a query.
         except Exception as exc:
+            _rest(shown, began)
             if warn:
                 _warn_once(
                     f"open {shown}",
@@ -113,6 +124,7 @@ class Ledger:
 
         Caller: the driver, before each batch.
         """
+        began = time.monotonic()
         try:
             for batch_id in sorted(self._batches(self._names()), reverse=True):
                 entry = self._entry(batch_id)
@@ -120,6 +132,7 @@ class Ledger:
                     return Written(frozenset({(entry.query_id, entry.batch_id, entry.target)}))
         except Exception as exc:  # see the head: it must not become the query's
             self._warn("read", exc, "read")
+            _rest(self._shown, began)
         return Written()
 
     def record(self, entry: Entry) -> None:
@@ -131,6 +144,7 @@ class Ledger:
 
         Caller: the driver, when all tasks have succeeded.
         """
+        began = time.monotonic()
         try:
             offsets = self._offsets(entry.batch_id)
             if offsets is None:
@@ -142,6 +156,7 @@ class Ledger:
             _said.discard(f"record {self._shown}")
         except Exception as exc:  # see above
             self._warn("record", exc, "write")
+            _rest(self._shown, began)
             return
         try:
             self._clean(entry.batch_id)
@@ -242,6 +257,12 @@ def _file_system(location: str) -> tuple[Any, str]:
     path = quote(re.sub("/+", "/", uri["path"]))
     files, root = fs.FileSystem.from_uri(f"{scheme}://{uri['authority'] or ''}{path}")
     return files, root.rstrip("/")
+
+
+def _rest(shown: str, began: float) -> None:
+    now = time.monotonic()
+    if now - began > _SLOW_S:
+        _rests_until[shown] = now + _REST * (now - began)
 
 
 def _why(exc: Exception, location: str) -> str:

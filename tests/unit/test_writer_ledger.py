@@ -41,6 +41,7 @@ def entry(batch_id: int, **changes: Any) -> Entry:
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "_said", set())
+    monkeypatch.setattr(ledger_module, "_rests_until", {})
 
 
 class Checkpoint:
@@ -376,6 +377,36 @@ def test_a_checkpoint_that_is_not_there_is_not_made(
 
     assert list(tmp_path.iterdir()) == []
     assert "hdfs:// or s3://" in caplog.text
+
+
+@pytest.mark.parametrize("work", ["read", "record"])
+def test_a_store_that_is_slow_to_fail_is_left_alone_for_a_while(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """Ten times as long as it took to fail, so that it cannot hold up every batch."""
+    now = 5000.0
+
+    class SlowToFail:
+        type_name = "mock"
+
+        def __getattr__(self, name: str) -> Any:
+            nonlocal now
+            now += 100
+            raise OSError("no answer")
+
+    checkpoint.ran(0)
+    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: now)
+    ledger = Ledger(SlowToFail(), str(checkpoint.root), str(checkpoint.root))
+    if work == "read":
+        ledger.written()
+    else:
+        ledger.record(entry(0))
+
+    assert Ledger.open(str(checkpoint.root)) is None
+    now += 999
+    assert Ledger.open(str(checkpoint.root)) is None
+    now += 1
+    assert checkpoint.holds(0)
 
 
 @pytest.mark.parametrize("location", [None, ""])
