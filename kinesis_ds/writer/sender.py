@@ -176,14 +176,16 @@ class Sender:
         sent = True
         while sent and not self._closed:
             sent = False
-            for stream, lanes in self._lanes.items():
+            for stream, lanes in list(self._lanes.items()):
                 if not self._window.try_acquire_request():
                     return  # whichever call ends next comes by here
-                request = lanes.next_request(self._now())
+                with self._naming(stream):
+                    request = lanes.next_request(self._now())
                 if request is None:
                     self._window.release(requests=1)
                     continue
                 sent = True
+                self._lanes[stream] = self._lanes.pop(stream)  # the others are next
                 self._begin(self._run(stream, lanes, request))
         if self._closed:
             return
@@ -206,7 +208,8 @@ class Sender:
     async def _run(self, stream: StreamId, lanes: Lanes, request: Request) -> None:
         with self._telling():
             try:
-                settled = await self._call(stream, lanes, request)
+                with self._naming(stream):
+                    settled = await self._call(stream, lanes, request)
             finally:
                 self._window.release(requests=1)
             # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
@@ -286,12 +289,18 @@ class Sender:
                 self._looks[stream] = asyncio.get_running_loop().create_task(work)
 
     @contextlib.contextmanager
+    def _naming(self, stream: StreamId) -> Iterator[None]:
+        """Says of which of its streams the task has records that it cannot write."""
+        try:
+            yield
+        except RetriesExhausted as exc:
+            raise _exhausted(exc, stream, self._options.retry_timeout_s) from None
+
+    @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
         """Tells the task what goes wrong here, in words for the user."""
         try:
             yield
-        except RetriesExhausted as exc:
-            self._window.fail(_exhausted(exc, self._options))
         except KinesisConnectorError as exc:
             self._window.fail(exc)
         except Exception as exc:
@@ -307,11 +316,10 @@ class Sender:
         return asyncio.get_running_loop().time()
 
 
-def _exhausted(exc: RetriesExhausted, options: WriteOptions) -> WriteError:
+def _exhausted(exc: RetriesExhausted, stream: StreamId, within_s: float) -> WriteError:
     return WriteError(
-        f"{exc.records} records could not be written to {options.label} within "
-        f"{options.retry_timeout_s:g}s ({exc.tries} tries). The last reason: "
-        f"{exc.why.rstrip('.')}.",
+        f"{exc.records} records could not be written to stream {stream.label} within "
+        f"{within_s:g}s ({exc.tries} tries). The last reason: {exc.why.rstrip('.')}.",
         "If it is throttling, add shards or slow the query down; else check the endpoint and "
         "the network. retryTimeout sets how long to try.",
     )

@@ -223,8 +223,8 @@ class SinkService:
                 if self._options.aggregation:
                     raise
                 logger.warning(
-                    "the shards of the stream may not be listed, so a shard that is too busy slows "
-                    "down the others target=%s reason=%s",
+                    "the shards of the stream may not be listed (kinesis:ListShards), so a shard "
+                    "that is too busy slows down the others target=%s reason=%s",
                     label,
                     exc.message,
                 )

@@ -22,8 +22,8 @@ def pauses(sink: Sink) -> list[float]:
 
 def test_pauses_grow_and_are_drawn() -> None:
     """F51: 40 s of throttling are some twenty calls, not thousands, and no two pauses alike."""
-    with Sink(put_fault(FailRecords(), times=None)) as sink:
-        sink.write(range(10), retryTimeout="40s").said(WriteError)
+    with Sink(put_fault(FailRecords(), times=None), shards=1) as sink:
+        sink.write(range(10), retryTimeout="40s", maxInFlightRequests="1").said(WriteError)
         found = pauses(sink)
 
     # Seven pauses up to the cap of 5 s, then 2.5 s each on average. A pause is never shorter than
@@ -35,10 +35,12 @@ def test_pauses_grow_and_are_drawn() -> None:
     assert any(pause < most / 2 for pause, most in list(zip(found, longest, strict=True))[4:])
 
 
-def test_requests_that_failed_together_do_not_come_back_together() -> None:
-    """F51: eight requests, refused at the same time for ever, spread over the time there is."""
-    with Sink(put_fault(FailRecords(), times=None)) as sink:
-        sink.write(range(80), batchMaxRecords="10", retryTimeout="30s").said(WriteError)
+def test_shards_that_failed_together_do_not_come_back_together() -> None:
+    """F51: eight shards, full at the same time for ever, spread over the time there is."""
+    with Sink(put_fault(FailRecords(), times=None), shards=8) as sink:
+        items = rows(range(80), hash_key=lambda item: str(2**125 * (item % 8)))
+        sink.write(items, retryTimeout="30s").said(WriteError)
+        assert len(sink.sent[0]) == 80, "they fail together"
         times = sorted(call.at for call in sink.calls())
     # In step, they would all be silent for 5 s, again and again.
     capped = [at for at in times if at > times[0] + 10.0]
@@ -47,7 +49,7 @@ def test_requests_that_failed_together_do_not_come_back_together() -> None:
 
 
 def test_fresh_records_of_other_shards_pass_those_that_wait() -> None:
-    """F51: the six requests for one shard come first, and do not keep the one slot there is."""
+    """F51: what is for a full shard comes first, and does not keep the one slot there is."""
     clock, hot, ids = ManualClock(), range(3000), range(3500)
 
     def hash_key(item: int) -> str:
@@ -55,9 +57,8 @@ def test_fresh_records_of_other_shards_pass_those_that_wait() -> None:
 
     with Sink(shards=2, settings=Settings(), clock=clock) as sink, ThreadPoolExecutor(1) as pool:
         items = rows(ids, hash_key=hash_key)
-        writing = pool.submit(
-            sink.write, items, maxInFlightRequests="1", retryTimeout="1000s"
-        )  # fmt: skip
+        options = {"maxInFlightRequests": "1", "retryTimeout": "1000s"}
+        writing = pool.submit(sink.write, items, **options)
         # A second's allowance of the hot shard, and then it is full for as long as time stands.
         eventually(lambda: not sink.lost(ids[3000:]), "the others' records are stored")
         assert len(sink.lost(hot)) == 2000

@@ -85,7 +85,7 @@ def test_rows_that_break_off_cancel_what_is_under_way(
 def test_an_interrupt_while_the_writer_waits(count: int) -> None:
     """F56: it does not end the wait as if everything had been acknowledged."""
     with Sink(put_fault(NoAnswer(), times=3), relayed=True) as sink:
-        options = {**OPTIONS, "maxInFlightRequests": "3"}
+        options = {**OPTIONS, "maxInFlightRequests": "3", "maxInFlightRecords": "300"}
         interrupting = interrupt_when(lambda: sink.relay.under_way == 3)
         with pytest.raises(KeyboardInterrupt):
             sink.write(range(count), **options)

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_ds.errors import WriteError
 from kinesis_ds.testing import AnswerWith, Disconnect, FailRecords, NoAnswer, Refuse, Settings
-from tests.support.sinks import Outcome, Sink, put_fault
+from tests.support.sinks import Outcome, Sink, put_fault, rows
 
 pytestmark = pytest.mark.fault
 
@@ -17,14 +17,16 @@ IDS = range(300)
 
 def test_one_record_that_is_never_taken_fails_the_task() -> None:
     """F49: 299 of 300 are stored; there is no commit message, and the error says how many."""
-    with Sink(put_fault(FailRecords(count=1), times=None)) as sink:
-        said = sink.write(IDS, retryTimeout="10s").said(WriteError)
+    with Sink(put_fault(FailRecords(count=1), times=None), shards=1) as sink:
+        said = sink.write(rows(IDS, each=300), retryTimeout="10s").said(WriteError)
 
         assert "1 records could not be written to stream orders within 10s" in said
         assert "ProvisionedThroughputExceededException: Rate exceeded" in said
         assert "add shards" in said
         assert sink.lost(IDS) == [0]
         assert sink.stored_more_than_once() == []
+        assert sink.sent[0] == list(IDS)
+        assert set(map(tuple, sink.sent[1:])) == {(0,)}
 
 
 LASTING = [
@@ -64,8 +66,9 @@ def test_what_failed_for_good_can_be_written_by_the_next_task() -> None:
     """F49: Spark runs the task again; everything arrives, and what had arrived is there twice."""
     faults = [put_fault(FailRecords(first=100), call=1)]
     faults += [put_fault(FailRecords(), call=call) for call in range(2, 100)]
-    with Sink(*faults) as sink:
-        sink.write(IDS, retryTimeout="5s").said(WriteError)
+    with Sink(*faults, shards=1) as sink:
+        sink.write(rows(IDS, each=300), retryTimeout="5s").said(WriteError)
+        assert len(sink.calls()) < 100
         sink.kinesis.clear_faults()
         outcome = sink.write(IDS)
 

@@ -29,8 +29,9 @@ def test_no_record_counts_when_results_do_not_pair(by: int) -> None:
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_retry_that_is_answered_wrongly_fails_too(by: int) -> None:
     """F53: half is refused, and the answer to the second call does not pair."""
-    faults = [put_fault(FailRecords(every=2), call=1), put_fault(MiscountResults(by), call=2)]
-    with Sink(*faults) as sink:
+    half = FailRecords("InternalFailure", every=2)
+    faults = [put_fault(half, call=1), put_fault(MiscountResults(by), call=2)]
+    with Sink(*faults, shards=1) as sink:
         said = sink.write(IDS).said(ProtocolError)
 
         assert f"was sent 50 records and answered with {50 + by} results" in said
@@ -41,7 +42,8 @@ def test_a_retry_that_is_answered_wrongly_fails_too(by: int) -> None:
 @pytest.mark.parametrize("by", [-1, 1])
 def test_refused_and_miscounted_at_once(by: int) -> None:
     """F53: were results taken by their place, a refused record would count as stored."""
-    with Sink(put_fault(FailRecords(first=50)), put_fault(MiscountResults(by))) as sink:
+    faults = [put_fault(FailRecords(first=50)), put_fault(MiscountResults(by))]
+    with Sink(*faults, shards=1) as sink:
         sink.write(IDS).said(ProtocolError)
         assert sink.lost(IDS) == list(range(50, 100))
 

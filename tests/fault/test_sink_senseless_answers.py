@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from kinesis_ds.errors import InvalidRequestError, ProtocolError
@@ -29,6 +31,13 @@ SUCCESSES = {
         b'{"Records": null}',
         b'{"Records": {}}',
         b'{"Records": ["a"]}',
+        DEEP,
+    ],
+    "ListShards": [
+        b"this is not JSON",
+        b"[]",
+        b"{}",
+        b'{"Shards": [{"ShardId": "shardId-000000000000"}]}',
         DEEP,
     ],
     "DescribeStreamSummary": [
@@ -85,21 +94,25 @@ def test_errors_that_are_not_of_kinesis_are_waited_out() -> None:
     with Sink() as sink:
         for at, (status, body) in enumerate(ERRORS):
             sink.kinesis.add_faults(put_fault(AnswerWith(body, status)))
-            outcome = sink.write(range(at * 10, at * 10 + 10))
+            ids = range(at * 10, at * 10 + 10)
+            before = len(sink.sent)
+            outcome = sink.write(ids)
 
             assert outcome.records == 10, (status, body)
-            assert len(sink.calls()) == 2 * at + 2, (status, body)
+            # What the first call brought comes back, each shard's part at its own time.
+            sent = Counter(item for call in sink.sent[before:] for item in call)
+            assert sent == Counter(ids) + Counter(sink.sent[before]), (status, body)
         assert sink.times_stored() == dict.fromkeys(range(10 * len(ERRORS)), 1)
 
 
+@pytest.mark.parametrize("operation", ["DescribeStreamSummary", "ListShards"])
 @pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (429, b""), (500, DEEP)], ids=repr)
-def test_the_first_contact_is_waited_for_too(status: int, body: bytes) -> None:
+def test_the_first_contact_is_waited_for_too(status: int, body: bytes, operation: str) -> None:
     """F45: a worker process starts while a proxy has a bad moment."""
-    describe = Fault(AnswerWith(body, status), operation="DescribeStreamSummary", times=2)
-    with Sink(describe) as sink:
+    with Sink(Fault(AnswerWith(body, status), operation=operation, times=2)) as sink:
         outcome = sink.write(IDS)
 
-        assert len(sink.calls("DescribeStreamSummary")) == 3
+        assert len(sink.calls(operation)) == 3
         sink.assert_each_once(IDS, outcome)
 
 

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.fault
     "options",
     [
         {"maxInFlightRecords": "1"},
-        {"maxInFlightRequests": "1", "batchMaxRecords": "1"},
+        {"maxInFlightRequests": "1", "maxInFlightRecords": "4", "batchMaxRecords": "1"},
         {"maxInFlightRequests": "2", "maxInFlightRecords": "3", "batchMaxRecords": "2"},
     ],
     ids=str,
 )
 def test_no_wake_up_is_lost(options: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    """F57: each record waits for the one before it; a lost wake-up would be a wait of 10 s."""
+    """F57: rows wait for those before them; a lost wake-up would be a wait of 10 s."""
     ids = range(400)
     with Sink() as sink:
         outcome = sink.write(ids, **options)
@@ -34,8 +34,9 @@ def test_no_wake_up_is_lost(options: dict[str, str], caplog: pytest.LogCaptureFi
 
 def test_no_wake_up_is_lost_between_tasks_and_retries(caplog: pytest.LogCaptureFixture) -> None:
     """F57: six tasks share the network thread, and every third call is answered with a retry."""
-    faults = [put_fault(FailRecords(every=2), call=call) for call in range(1, 600, 3)]
-    options = {"maxInFlightRequests": "1", "batchMaxRecords": "2"}
+    some = FailRecords("InternalFailure", every=2)
+    faults = [put_fault(some, call=call) for call in range(1, 600, 3)]
+    options = {"maxInFlightRequests": "1", "maxInFlightRecords": "8", "batchMaxRecords": "2"}
     parts = [range(start, start + 100) for start in range(0, 600, 100)]
     with Sink(*faults) as sink:
 
@@ -46,6 +47,7 @@ def test_no_wake_up_is_lost_between_tasks_and_retries(caplog: pytest.LogCaptureF
             outcomes = list(pool.map(task, parts))
 
         assert [outcome.records for outcome in outcomes] == [100] * 6
+        assert sink.counters(**options)["waits"] > 50
         assert sink.times_stored() == dict.fromkeys(range(600), 1)
         assert len(sink.loops) == 1
     assert "the writer has waited" not in caplog.text

@@ -31,6 +31,7 @@ from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, Settings
 from kinesis_ds.writer import service
+from kinesis_ds.writer.aggregating import users_of
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.service import Registry
 from kinesis_ds.writer.stream import KinesisStreamWriter
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kinesis_ds.testing import Call
+    from kinesis_ds.writer.records import Record
 
 STREAM = "orders"
 UNLIMITED = Settings(enforce_limits=False)
@@ -67,6 +69,7 @@ def rows(
     size: int = _ID_BYTES,
     key: Callable[[int], str | None] = lambda item: f"k{item}",
     hash_key: Callable[[int], str] | None = None,
+    stream: Callable[[int], str | None] | None = None,
     each: int = 100,
 ) -> Iterator[Any]:
     """Known ids as Spark hands rows to ``write`` in the PySpark at hand, ``each`` a batch."""
@@ -74,10 +77,10 @@ def rows(
     for item in ids:
         part.append(item)
         if len(part) == each:
-            yield from _items(part, size, key, hash_key)
+            yield from _items(part, size, key, hash_key, stream)
             part = []
     if part:
-        yield from _items(part, size, key, hash_key)
+        yield from _items(part, size, key, hash_key, stream)
 
 
 def _items(
@@ -85,6 +88,7 @@ def _items(
     size: int,
     key: Callable[[int], str | None],
     hash_key: Callable[[int], str] | None,
+    stream: Callable[[int], str | None] | None,
 ) -> Iterator[Any]:
     columns: dict[str, list[Any]] = {
         "data": [data_of(item, size) for item in ids],
@@ -92,6 +96,8 @@ def _items(
     }
     if hash_key is not None:
         columns["explicitHashKey"] = [hash_key(item) for item in ids]
+    if stream is not None:
+        columns["stream"] = [stream(item) for item in ids]
     if STREAM_WRITER_GETS_ARROW:
         text = pa.string()
         yield pa.record_batch(
@@ -141,6 +147,7 @@ class Sink:
         stream: The name of the stream that is written to and counted.
         relay: The relay, if there is one.
         loops: The event loops of all services, oldest first.
+        sent: The ids of each PutRecords call, in the order in which the calls were made.
     """
 
     def __init__(
@@ -156,6 +163,7 @@ class Sink:
         self.stream = STREAM
         self.relay: Relay = None  # type: ignore[assignment]
         self.loops: list[asyncio.AbstractEventLoop] = []
+        self.sent: list[list[int]] = []
         self._shards = shards
         self._relayed = relayed
         self._make_loop = new_loop
@@ -171,6 +179,7 @@ class Sink:
             stack.enter_context(
                 mock.patch.object(connection, "get_session", _session_with_models_at_hand)
             )
+            stack.enter_context(mock.patch.object(service.SinkService, "put", self._noting_put()))
             self._ending = stack.pop_all()
         return self
 
@@ -195,7 +204,8 @@ class Sink:
     def write(self, items: Iterable[Any], **options: str) -> Outcome:
         """One task: a range of ids, or what :func:`rows` made of some.
 
-        The writer sends a request when the row after it is there, or when no more come.
+        Rows wait for others of their shard as long as ``linger`` says, and for no others once they
+        are at an end.
         """
         items = rows(items) if isinstance(items, range) else iter(items)
         writer = self.writer(**options)
@@ -258,6 +268,20 @@ class Sink:
     def threads() -> list[str]:
         """The sink's threads that run."""
         return [t.name for t in threading.enumerate() if t.name == "kinesis-sink"]
+
+    def times_sent(self) -> Counter[int]:
+        """How often each id was sent."""
+        return Counter(item for ids in self.sent for item in ids)
+
+    def _noting_put(self) -> Callable[..., Any]:
+        put = service.SinkService.put
+
+        async def note(this: Any, stream: Any, records: list[Record]) -> Any:
+            users = [user for record in records for user in users_of(record)]
+            self.sent.append([int(user.data[:_ID_BYTES]) for user in users])
+            return await put(this, stream, records)
+
+        return note
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         self.loops.append(loop := self._make_loop())
