@@ -224,7 +224,7 @@ _WHAT_IS_READ: tuple[Option, ...] = (
     Option(
         "includeMetadata",
         kinds.boolean,
-        "Add the columns `subSequenceNumber`, `explicitHashKey` and `encryptionType`.",
+        "Add the columns `subSequenceNumber`, `explicitHashKey`, `encryptionType` and `recordId`.",
         default="false",
         modes=_READ,
     ),

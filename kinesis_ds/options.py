@@ -186,11 +186,6 @@ class WriteOptions:
         """What is written to, for messages."""
         return f"stream {self.stream.label}" if self.stream else "the streams of column stream"
 
-    @property
-    def target(self) -> str:
-        """All that says where the query writes to; for the ledger, which is kept."""
-        where = "".join(f", {x}" for x in (self.aws.region, self.aws.endpoint) if x)
-        return f"{self.label}{where}"
 
 
 def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:

@@ -100,7 +100,9 @@ class Lanes:
         linger_s: How long a record may wait for others.
         retry_timeout_s: How long a record is tried, from when it was first sent.
         paces: The shards' paces, which outlive this object; added to here.
-        aggregator: Makes the aggregator of one shard; None where rows travel one by one.
+        aggregator: Makes the aggregator of one shard, told whether each row is to go alone: where
+            the shard is not known, rows that are put together may not belong together. None where
+            rows travel one by one.
         uniform: Draws the pauses.
     """
 
@@ -113,7 +115,7 @@ class Lanes:
         linger_s: float,
         retry_timeout_s: float,
         paces: dict[str, Pace],
-        aggregator: Callable[[], Aggregator] | None,
+        aggregator: Callable[[bool], Aggregator] | None,
         uniform: Callable[[float, float], float],
     ) -> None:
         self._limits = limits
@@ -334,7 +336,7 @@ class Lanes:
         lane = self._lanes.get(shard)
         if lane is None:
             pace = self._paces.setdefault(shard, Pace())
-            aggregator = None if self._aggregator is None else self._aggregator()
+            aggregator = None if self._aggregator is None else self._aggregator(not shard)
             lane = self._lanes[shard] = Lane(shard, pace, aggregator)
         return lane
 
@@ -366,7 +368,7 @@ class Lanes:
             by_lane[self._lane_of(record)].append(record)
         packed = []
         for lane, records in by_lane.items():
-            aggregator = self._aggregator()
+            aggregator = self._aggregator(not lane.shard)
             for record in records:
                 packed += [(lane, closed) for closed in aggregator.add(record, now)]
             if (last := aggregator.close()) is not None:

@@ -148,11 +148,11 @@ class Sender:
             target.record_bytes,
         )
 
-        def aggregator() -> Aggregator:
+        def aggregator(alone: bool) -> Aggregator:
             assert options.aggregation is not None
             return Aggregator(
                 options.aggregation.max_bytes,
-                options.aggregation.max_records,
+                1 if alone else options.aggregation.max_records,
                 target.record_bytes,
                 self._id_prefix,
             )

@@ -10,6 +10,8 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from botocore.session import get_session
+
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
 from kinesis_ds.options import WriteOptions, log_without_effect
 from kinesis_ds.writer.ledger import Ledger
@@ -35,6 +37,7 @@ class KinesisStreamWriter(StreamWriterBase):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._target = ""
         self._written = Written()
         self._run_id = str(uuid.uuid4())
 
@@ -44,13 +47,15 @@ class KinesisStreamWriter(StreamWriterBase):
     def __getstate__(self) -> dict[str, Any]:
         # Spark makes a writer for each batch and pickles it for the tasks, and nothing else. So the
         # driver looks into the ledger once a batch, and executors need not reach the checkpoint.
-        ledger = self._ledger()
-        return self.__dict__ | ({"_written": ledger.written()} if ledger is not None else {})
+        state = dict(self.__dict__)
+        if (ledger := self._ledger(warn=True)) is not None:
+            state |= {"_written": ledger.written(), "_target": target_of(self._options)}
+        return state
 
     def write(self, iterator: Iterator[Any]) -> SinkCommit:
         """Write one task's rows; see :func:`write_task`. Caller: Spark, on an executor."""
         task = TaskId.current()
-        if self._written.holds(task.query_id, task.batch_id, self._options.target):
+        if self._written.holds(task.query_id, task.batch_id, self._target):
             # The rows are computed all the same: watermarks, state and metrics hang on them.
             for _ in iterator:
                 pass
@@ -74,10 +79,11 @@ class KinesisStreamWriter(StreamWriterBase):
         for writes in written.values():
             logger.debug("batch written batch=%d %s", batchId, writes)
         query_id = next((c.query_id for c in commits if c.query_id is not None), None)
-        ledger = self._ledger() if query_id is not None else None
+        # This is another process than the one that looked into the ledger, and had its say then.
+        ledger = self._ledger(warn=False) if query_id is not None else None
         if ledger is not None and query_id is not None:
             skipped = sum(commit.skipped for commit in commits)
-            target = self._options.target
+            target = target_of(self._options)
             ledger.record(Entry(query_id, batchId, target, tuple(written.values()), skipped))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -94,8 +100,22 @@ class KinesisStreamWriter(StreamWriterBase):
             stored,
         )
 
-    def _ledger(self) -> Ledger | None:
-        return Ledger.open(self._options.checkpoint) if self._options.ledger else None
+    def _ledger(self, *, warn: bool) -> Ledger | None:
+        if not self._options.ledger:
+            return None
+        return Ledger.open(self._options.checkpoint, warn=warn)
+
+
+def target_of(options: WriteOptions) -> str:
+    """All that says where a query writes to, as far as the driver knows it without a call.
+
+    A batch is left out only where it went to the very same place, so what is not an option counts,
+    too: a region that comes from the environment or from the AWS config file.
+    """
+    aws = options.aws
+    region = aws.region or get_session().get_config_variable("region")
+    where = (region, aws.endpoint, aws.role_arn)
+    return ", ".join([options.label, *(part for part in where if part)])
 
 
 def make_stream_writer(raw_options: Mapping[str, str], schema: StructType) -> KinesisStreamWriter:

@@ -43,7 +43,9 @@ class World:
             linger_s=LINGER_S,
             retry_timeout_s=1e9,
             paces={},
-            aggregator=(lambda: Aggregator(300, 4, RECORD_BYTES, prefix)) if aggregated else None,
+            aggregator=(lambda alone: Aggregator(300, 1 if alone else 4, RECORD_BYTES, prefix))
+            if aggregated
+            else None,
             uniform=random.uniform,
         )
         self.now = 0.0

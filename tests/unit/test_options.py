@@ -257,19 +257,6 @@ def test_a_stream_is_needed_where_rows_name_none() -> None:
     assert parse_write_options({"streamName": "s"}, routed=True).stream == StreamId("s")
 
 
-def test_the_target_says_all_of_where_it_is_written() -> None:
-    """The ledger leaves a batch out only where it went to the very same place."""
-    targets = {
-        write().target,
-        write(region="eu-west-1").target,
-        write(endpoint="http://127.0.0.1:4566").target,
-        parse_write_options({"streamName": "other"}).target,
-        parse_write_options({"streamARN": ARN}).target,
-        parse_write_options({}, routed=True).target,
-    }
-    assert len(targets) == 6
-
-
 @pytest.mark.parametrize(
     ("text", "stream"), [("orders", StreamId("orders")), (ARN, StreamId(arn=ARN))]
 )

@@ -61,7 +61,9 @@ def make(
         linger_s=linger_s,
         retry_timeout_s=retry_timeout_s,
         paces={} if paces is None else paces,
-        aggregator=(lambda: Aggregator(MIB, aggregate, MIB, "query/0/0")) if aggregate else None,
+        aggregator=(lambda alone: Aggregator(MIB, 1 if alone else aggregate, MIB, "query/0/0"))
+        if aggregate
+        else None,
         uniform=lambda _, high: high,
     )
 
@@ -412,6 +414,17 @@ def test_open_aggregates_close_after_the_linger_and_not_in_a_hurry() -> None:
     lanes.flush()
     assert lanes.wake_at(0.2) == 0.2
     assert all_sent(lanes, 0.2) == [[3]]
+
+
+def test_rows_of_an_unknown_shard_are_not_put_together() -> None:
+    """Readers leave out what they find in another shard than its own; listings may have holes."""
+    holed = {name: shard for name, shard in shards(2).items() if shard.hash_range[0] == 0}
+    closed = {"closed": Shard("closed", closed=True, hash_range=(MAX_HASH_KEY, MAX_HASH_KEY))}
+    lanes = make({**holed, **closed, "also": Shard("also", hash_range=(5, 5))}, aggregate=100)
+    lanes.add([record(row, MAX_HASH_KEY - 1) for row in range(3)], 0.0)
+    lanes.flush()
+
+    assert [len(users_of(one)) for one in send(lanes, 0.0).records] == [1, 1, 1]
 
 
 def aggregate_of(lanes: Lanes, hash_keys: Iterable[int]) -> Request:

@@ -27,9 +27,10 @@ from kinesis_ds.errors import (
     WriteError,
 )
 from kinesis_ds.limits import MAX_HASH_KEY
+from kinesis_ds.options import parse_write_options
 from kinesis_ds.writer import service
 from kinesis_ds.writer.results import ShardWrites
-from kinesis_ds.writer.stream import KinesisStreamWriter, make_stream_writer
+from kinesis_ds.writer.stream import KinesisStreamWriter, make_stream_writer, target_of
 from kinesis_ds.writer.task import SinkCommit, merge_commits
 
 SCHEMA = StructType([StructField("data", StringType()), StructField("partitionKey", StringType())])
@@ -515,3 +516,24 @@ def test_abort_says_what_stays_in_the_stream(
 
     assert "batch=42" in caplog.text
     assert "3 records" in caplog.text
+
+
+def test_the_target_says_all_of_where_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger leaves a batch out only where it went to the very same place."""
+    arn = "arn:aws:kinesis:eu-central-1:123456789012:stream/s"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    options: list[dict[str, str]] = [
+        {"streamName": "s"},
+        {"streamName": "other"},
+        {"streamARN": arn},
+        {"streamName": "s", "region": "eu-west-1"},
+        {"streamName": "s", "endpoint": "http://127.0.0.1:4566"},
+        {"streamName": "s", "roleArn": "arn:aws:iam::123456789012:role/writer"},
+        {},
+    ]
+    targets = {target_of(parse_write_options(raw, routed=True)) for raw in options}
+    assert len(targets) == len(options)
+    assert "stream s, eu-west-3" in targets
+
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-2")
+    assert target_of(parse_write_options({"streamName": "s"})) == "stream s, eu-west-2"
