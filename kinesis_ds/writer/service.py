@@ -55,18 +55,23 @@ class Target:
         distributes: Whether it places records itself.
         prediction: Where records land, by its shards when they were looked at last.
         paces: How fast each shard takes records; kept from task to task.
+        looked_at: When the record limit was asked for again, in monotonic seconds.
     """
 
     record_bytes: int
     distributes: bool
     prediction: Prediction
     paces: dict[str, Pace] = field(default_factory=dict)
+    looked_at: float = float("-inf")
 
 
 # How long an endpoint that cannot be reached is tried before the task is told.
 _CHECK_TIMEOUT_S = 12.0
 _CLOSE_TIMEOUT_S = 5.0
 _GRACE_S = 10.0
+# Between two questions for a stream's record limit: a task may have thousands of rows above it, and
+# an account has 20 such calls a second.
+_LOOK_AGAIN_S = 5.0
 # Services without a task that are kept: a worker rarely writes to more streams than this.
 _MAX_IDLE = 4
 
@@ -132,14 +137,16 @@ class SinkService:
         return self.target(stream).record_bytes
 
     def look_again(self, stream: StreamId) -> int:
-        """The stream's record limit as it is now.
+        """The stream's record limit as it is now, or was seconds ago.
 
         Raises:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked.
         """
-        info = self._wait_for(self._describe(stream))
-        self._targets[stream].record_bytes = info.max_record_bytes
-        return info.max_record_bytes
+        target = self._targets[stream]
+        if time.monotonic() >= target.looked_at + _LOOK_AGAIN_S:
+            target.record_bytes = self._wait_for(self._describe(stream)).max_record_bytes
+            target.looked_at = time.monotonic()
+        return target.record_bytes
 
     async def look_at_shards(self, stream: StreamId) -> Prediction:
         """Look at the stream's shards as they are now.

@@ -124,6 +124,7 @@ def test_rows_that_are_too_large_are_left_out_if_so_wanted(
         sink.assert_each_once([*range(100), *range(103, 200)], outcome)
         [said] = [text for text in caplog.messages if "too large" in text]
         assert "rows=3" in said
+        assert len(sink.calls("DescribeStreamSummary")) == 2, "the limit is asked for each row"
         assert f"stream {STREAM}" in said
 
         assert sink.write(range(200, 210), **options).message.skipped == 0  # type: ignore[union-attr]

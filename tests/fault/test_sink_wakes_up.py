@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -50,4 +51,14 @@ def test_no_wake_up_is_lost_between_tasks_and_retries(caplog: pytest.LogCaptureF
         assert sink.counters(**options)["waits"] > 50
         assert sink.times_stored() == dict.fromkeys(range(600), 1)
         assert len(sink.loops) == 1
+    assert "the writer has waited" not in caplog.text
+
+
+def test_rows_are_sent_when_the_task_waits_for_room(caplog: pytest.LogCaptureFixture) -> None:
+    """F57: those that wait for company are the ones that room is waited for."""
+    ids = range(200)
+    with Sink(new_loop=asyncio.new_event_loop) as sink:
+        outcome = sink.write(ids, maxInFlightRecords="40", linger="15s")
+
+        sink.assert_each_once(ids, outcome)
     assert "the writer has waited" not in caplog.text
