@@ -302,15 +302,20 @@ class Sender:
         try:
             yield
         except KinesisConnectorError as exc:
-            self._window.fail(exc)
+            self._fail(exc)
         except Exception as exc:
             label = self._options.label
             logger.debug("sender failed target=%s", label, exc_info=True)
-            self._window.fail(
+            self._fail(
                 InternalError(
                     f"Writing to {label}: {type(exc).__name__}: {exc}.", "Please report this."
                 )
             )
+
+    def _fail(self, error: Exception) -> None:
+        # The task may not know for a while yet, and goes on handing rows over until then.
+        self._closed = True
+        self._window.fail(error)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

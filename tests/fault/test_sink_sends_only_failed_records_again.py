@@ -46,13 +46,10 @@ def test_each_record_is_stored_once(pattern: FailRecords, times: int, sent: list
         assert sink.counters()["throttled"] == 0
 
 
-@pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize(("pattern", "times"), [each[:2] for each in PATTERNS], ids=str)
-def test_throttled_records_are_sent_again_and_no_others(
-    pattern: FailRecords, times: int, shards: int
-) -> None:
+def test_throttled_records_are_sent_again_and_no_others(pattern: FailRecords, times: int) -> None:
     """F50: at the pace of their shards, so in any number of calls; each as often as it failed."""
-    with Sink(put_fault(pattern, times=times), shards=shards) as sink:
+    with Sink(put_fault(pattern, times=times)) as sink:
         outcome = sink.write(rows(IDS, each=500), maxInFlightRequests="1")
 
         refused = Counter(ids[at] for ids in sink.sent[:times] for at in pattern.strikes(len(ids)))

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.fault
 )
 def test_no_wake_up_is_lost(options: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     """F57: rows wait for those before them; a lost wake-up would be a wait of 10 s."""
-    ids = range(400)
+    ids = range(300)
     with Sink() as sink:
         outcome = sink.write(ids, **options)
 

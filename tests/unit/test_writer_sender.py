@@ -287,6 +287,24 @@ def test_a_call_that_will_never_pass_fails_the_task_with_its_own_error() -> None
     assert len(kinesis.calls) == 1
 
 
+def test_nothing_more_is_sent_after_a_failure() -> None:
+    """The task may hand over more rows before it learns of it (F45)."""
+    kinesis = Kinesis(lambda names, call: AccessError("no kinesis:PutRecords"))
+    outcome = Outcome(kinesis)
+
+    async def run() -> None:
+        sender = outcome.sender()
+        outcome.add(sender, piece("a"))
+        await asyncio.sleep(1)
+        sender.add(piece("b", first=1))
+        sender.flush()
+        await asyncio.sleep(60)
+        await sender.aclose()
+
+    run_in_virtual_time(run())
+    assert [names for _, names in kinesis.calls] == [["a"]]
+
+
 def test_an_answer_of_another_length_fails_the_task() -> None:
     """Which record was stored is unknown, so none is counted (F53)."""
     kinesis = Kinesis(lambda names, call: [stored(1)])
