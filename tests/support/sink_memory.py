@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kinesis_ds.limits import MIB
 from kinesis_ds.writer import service
 from kinesis_ds.writer.service import Registry
 from tests.support.fast import FastLoop
@@ -19,22 +21,26 @@ from tests.support.sink_tasks import run_task
 from tests.support.sinks import rows
 
 _ROOT = Path(__file__).parents[2]
-_EACH = 100
 
 
 WARM = "warm"
 """The stream that is written to first, so that what is loaded and made once is not counted."""
 
 
-def measure(options: dict[str, str], count: int, size: int) -> dict[str, Any]:
+def measure(
+    options: dict[str, str], count: int, size: int, *, trace: bool = False
+) -> dict[str, Any]:
     """Write so many rows of so many bytes in a new process, in time 20 times as fast.
+
+    Args:
+        trace: Measure what Python allocates, which takes several times as long.
 
     Returns:
         ``grown``: by how many bytes its resident memory was larger, at its peak, than after writing
-        to another stream. ``taken``: rows that the task took. ``error``: what it failed of, or
-        None.
+        to another stream; or its traced memory. ``taken``: rows that the task took. ``error``: what
+        it failed of, or None.
     """
-    argument = json.dumps({"options": options, "count": count, "size": size})
+    argument = json.dumps({"options": options, "count": count, "size": size, "trace": trace})
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.sink_memory", argument],
         cwd=_ROOT,
@@ -70,20 +76,24 @@ def main() -> None:
     warm: Any = _Given({**options, "streamName": WARM})
     given: Any = _Given(options)
     service.REGISTRY = Registry(FastLoop)
+    each = max(1, min(100, MIB // size))
     taken = 0
 
     def counted() -> Iterator[Any]:
         nonlocal taken
-        for batch in rows(range(job["count"]), size=size, each=_EACH):
-            taken += _EACH
+        for batch in rows(range(job["count"]), size=size, each=each):
+            taken += each
             yield batch
 
-    assert run_task(warm, rows(range(2 * _EACH), size=size, each=_EACH)).error is None
+    assert run_task(warm, rows(range(200), size=200)).error is None
     before = _status("VmRSS")
+    if job["trace"]:
+        tracemalloc.start()
     outcome = run_task(given, counted())
+    grown = tracemalloc.get_traced_memory()[1] if job["trace"] else _status("VmHWM") - before
     service.REGISTRY.close()
     error = None if outcome.error is None else str(outcome.error)
-    json.dump({"grown": _status("VmHWM") - before, "taken": taken, "error": error}, sys.stdout)
+    json.dump({"grown": grown, "taken": taken, "error": error}, sys.stdout)
 
 
 if __name__ == "__main__":
