@@ -44,3 +44,37 @@ def wait_until_active(kinesis: Any, name: str) -> None:
         return summary["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
 
     wait_until(active, what=f"stream {name} is ACTIVE")
+
+
+def everything_in(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
+    """Every record of open and closed shards: shard, key, data as text."""
+    records = []
+    for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
+        shard_id = shard["ShardId"]
+        iterator = kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while iterator:
+            answer = kinesis.get_records(ShardIterator=iterator)
+            records += [
+                (shard_id, r["PartitionKey"], r["Data"].decode()) for r in answer["Records"]
+            ]
+            iterator = answer.get("NextShardIterator")
+            if not answer["Records"] and not answer["MillisBehindLatest"]:
+                break
+    return records
+
+
+def split_a_shard(kinesis: Any, stream: str) -> None:
+    """Split the first open shard in its middle, and return when that is done."""
+    shard = next(
+        shard
+        for shard in kinesis.list_shards(StreamName=stream)["Shards"]
+        if "EndingSequenceNumber" not in shard["SequenceNumberRange"]
+    )
+    hashes = shard["HashKeyRange"]
+    middle = (int(hashes["StartingHashKey"]) + int(hashes["EndingHashKey"])) // 2 + 1
+    kinesis.split_shard(
+        StreamName=stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+    )
+    wait_until_active(kinesis, stream)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from integration.conftest import MakeStream
+from integration.streams import everything_in
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = "id string, key string"
@@ -71,25 +72,6 @@ def run(folder: Path, *queries: dict[str, Any], env: dict[str, str] | None = Non
     return list(json.loads(result.read_text()))
 
 
-def stored(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
-    """Everything in the stream: shard, key, data."""
-    records = []
-    for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
-        shard_id = shard["ShardId"]
-        iterator = kinesis.get_shard_iterator(
-            StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while True:
-            answer = kinesis.get_records(ShardIterator=iterator)
-            records += [
-                (shard_id, r["PartitionKey"], r["Data"].decode()) for r in answer["Records"]
-            ]
-            iterator = answer["NextShardIterator"]
-            if not answer["Records"] and not answer["MillisBehindLatest"]:
-                break
-    return records
-
-
 @pytest.mark.timeout(180)
 def test_every_row_is_stored_once_with_its_key(
     endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
@@ -110,7 +92,7 @@ def test_every_row_is_stored_once_with_its_key(
 
     assert outcome["error"] is None
     assert outcome["batches"] == 2
-    records = stored(kinesis, stream)
+    records = everything_in(kinesis, stream)
     assert Counter(data for _, _, data in records) == Counter(ids)
     assert all(key == data[-2:] for _, key, data in records)
     assert len({shard for shard, _, _ in records}) == 4
@@ -133,7 +115,7 @@ def test_rows_without_a_key_reach_every_shard(
     )
 
     assert outcome["error"] is None
-    records = stored(kinesis, stream)
+    records = everything_in(kinesis, stream)
     assert Counter(data for _, _, data in records) == Counter(ids)
     assert all(400 <= n <= 600 for n in Counter(shard for shard, _, _ in records).values())
 
