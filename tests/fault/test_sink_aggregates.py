@@ -38,7 +38,7 @@ def assert_each_once(sink: Sink, outcome: Outcome) -> None:
 def test_rows_travel_together() -> None:
     """F59: fifty of a shard in one record, none of them in a shard that is not its own."""
     with Sink() as sink:
-        outcome = sink.write(IDS, **OPTIONS, linger="30s")
+        outcome = sink.write(IDS, **OPTIONS, linger="60s")
 
         assert_each_once(sink, outcome)
         assert outcome.records == 4000
@@ -89,11 +89,9 @@ def test_a_split_in_the_middle_of_a_task(shards: int) -> None:
         outcome = sink.write(items(), **OPTIONS)
 
         assert_each_once(sink, outcome)
-        misplaced = sink.counters(**OPTIONS)["misplaced_records"]
-        assert 0 < misplaced < 1000
-        sent = sink.times_sent()
-        assert sum(sent.values()) == 4000 + misplaced
-        assert max(sent.values()) <= 3
+        assert sink.counters(**OPTIONS)["misplaced_records"] > 0
+        left_out = times(stored_rows(sink.kinesis, STREAM, misplaced=True)) - Counter(IDS)
+        assert sink.times_sent() == Counter(IDS) + left_out
 
 
 def test_merges_and_splits_while_calls_fail() -> None:
