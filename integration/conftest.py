@@ -41,6 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_ours(item):
             item.add_marker(pytest.mark.integration)
+            # They end by deadlines of their own; this one is for what hangs.
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.hookimpl(tryfirst=True)

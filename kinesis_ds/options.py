@@ -187,7 +187,6 @@ class WriteOptions:
         return f"stream {self.stream.label}" if self.stream else "the streams of column stream"
 
 
-
 def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:
     """Options of ``readStream`` or ``read``.
 

@@ -81,10 +81,14 @@ class SinkCounters:
             self._totals.retried_records += records
             self._totals.throttled += throttled
 
-    def add_misplaced(self, rows: int) -> None:
-        """Rows are sent again, since their aggregate landed on a shard that is not theirs."""
+    def add_misplaced(self, rows: int, size: int) -> None:
+        """Rows that counted as delivered are sent again: their aggregate landed on a shard that is
+        not theirs.
+        """
         with self._lock:
             self._totals.misplaced_records += rows
+            self._totals.delivered_records -= rows
+            self._totals.delivered_bytes -= size
 
     def add_skipped(self, rows: int) -> None:
         """Rows were left out, as the user wants it for those that are too large."""

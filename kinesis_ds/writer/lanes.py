@@ -9,7 +9,7 @@ when something of it failed.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kinesis_ds.writer.aggregating import users_of
@@ -47,6 +47,14 @@ class RetriesExhausted(Exception):  # noqa: N818  # what happened, for the sende
         self.why = why
 
 
+class Stray(NamedTuple):
+    """Rows of an aggregate in a shard where readers leave them out; ``size`` as they were held."""
+
+    shard_id: str
+    rows: int
+    size: int
+
+
 @dataclass
 class Settled:
     """What an answer comes to.
@@ -56,8 +64,8 @@ class Settled:
         bytes: What those hold of the window.
         retried: Rows to be sent again because they were not stored.
         throttled: Those of them that a service limit was the reason for.
-        misplaced: Rows to be sent again because their aggregate landed in a shard where readers
-            do not look for them.
+        strays: Rows to be sent again because their aggregate landed in a shard where readers do
+            not look for them.
         surprised: Whether a record landed where the prediction did not expect it, or in a shard
             that it does not know: time to look at the shards.
     """
@@ -66,8 +74,13 @@ class Settled:
     bytes: int = 0
     retried: int = 0
     throttled: int = 0
-    misplaced: int = 0
+    strays: list[Stray] = field(default_factory=list)
     surprised: bool = False
+
+    @property
+    def misplaced(self) -> int:
+        """How many rows have strayed."""
+        return sum(stray.rows for stray in self.strays)
 
 
 class _Part(NamedTuple):
@@ -460,10 +473,12 @@ class Lanes:
                         continue
                     first, last = bounds
                     gone = [u for u in users_of(record) if not first <= hash_key_of(u) <= last]
+            size = sum(user.held for user in gone)
             settled.rows += record.rows - len(gone)
-            settled.bytes += record.held - sum(user.held for user in gone)
+            settled.bytes += record.held - size
             if gone:
-                settled.misplaced += len(gone)
+                settled.strays.append(Stray(shard, len(gone), size))
+                self.why = f"an aggregate landed on shard {shard}, where its rows do not belong"
                 self._waiting += len(gone)
                 self._replace(record, gone, now)
             elif self._gate is not None:

@@ -6,7 +6,7 @@ not know is refused, never delivered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import ProtocolError, shown
@@ -66,7 +66,8 @@ class ShardWrites:
         first_sequence_number: The lowest one. Requests overtake each other, so this is not
             necessarily the first row's.
         last_sequence_number: The highest one.
-        records: Rows, however many of them a Kinesis record holds.
+        records: Rows, however many of them a Kinesis record holds. Those that readers leave out
+            there, because they belong to another shard, do not count.
         bytes: Of their data and partition keys.
     """
 
@@ -142,6 +143,12 @@ def merge(writes: Iterable[ShardWrites], into: Written | None = None) -> Written
         old = total.get(key)
         total[key] = new if old is None else _add(old, new)
     return total
+
+
+def take_back(written: Written, key: tuple[str, str], rows: int, size: int) -> None:
+    """Some rows of what was stored in a shard do not count after all."""
+    had = written[key]
+    written[key] = replace(had, records=had.records - rows, bytes=had.bytes - size)
 
 
 def _add(a: ShardWrites, b: ShardWrites) -> ShardWrites:

@@ -31,6 +31,7 @@ from kinesis_ds.writer.results import (
     Written,
     classify,
     merge,
+    take_back,
     tally,
 )
 
@@ -280,7 +281,9 @@ class Sender:
 
     def _settle(self, stream: StreamId, lanes: Lanes, settled: Settled) -> None:
         self._counters.add_retried(settled.retried, settled.throttled)
-        self._counters.add_misplaced(settled.misplaced)
+        for stray in settled.strays:
+            self._counters.add_misplaced(stray.rows, stray.size)
+            take_back(self._written, (stream.label, stray.shard_id), stray.rows, stray.size)
         self._window.release(records=settled.rows, size=settled.bytes)
         if settled.surprised:
             self._surprised.add(stream)

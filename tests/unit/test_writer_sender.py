@@ -449,15 +449,22 @@ def test_rows_of_an_aggregate_that_landed_elsewhere_are_sent_again() -> None:
         lambda names, call: [stored(call, f"shardId-{call}") for _ in names], then=TWO
     )
     outcome = Outcome(kinesis, aggregation="true").send(
-        piece("a", "b", "c", "d", hash_keys=("0", str(HALF)) * 2)
+        # Nine bytes, and one of the key.
+        piece("a" * 9, "b" * 9, "c" * 9, "d" * 9, hash_keys=("0", str(HALF)) * 2)
     )
 
     assert outcome.error is None
     assert [[u.data for u in users_of(record)] for record in kinesis.sent] == [
-        [b"a", b"b", b"c", b"d"],
-        [b"b", b"d"],
+        [b"a" * 9, b"b" * 9, b"c" * 9, b"d" * 9],
+        [b"b" * 9, b"d" * 9],
     ]
-    assert outcome.counters.snapshot()["misplaced_records"] == 2
+    assert outcome.written == (
+        ShardWrites("s", "shardId-1", "1", "1", 2, 20),
+        ShardWrites("s", "shardId-2", "2", "2", 2, 20),
+    )
+    counters = outcome.counters.snapshot()
+    assert (counters["misplaced_records"], counters["delivered_records"]) == (2, 4)
+    assert (counters["stored_records"], counters["delivered_bytes"]) == (2, 40)
     assert outcome.window.statistics().records == outcome.window.statistics().bytes == 0
 
 
