@@ -6,11 +6,11 @@ The rows are even over the shards and taken as fast as the sink takes them. Time
 shards have all their rows, without the throttle and with it, one after the other in the same run.
 
 A task holds back what a slow shard does not take, and admits no more rows once its window is full
-of that. So the other shards keep their throughput as long as the hot shard's backlog fits into
-the window (``maxInFlightRecords``, ``maxInFlightBytes``) beside what they have under way
-themselves. The last column says how much of the window the backlog would come to. Above that, the
-task goes at the pace of the slow shard, and no sink with a bound and one queue of input can do
-otherwise.
+of that, until it is at its low water mark again, three quarters. So the other shards keep their
+throughput as long as the hot shard's backlog stays below three quarters of the window
+(``maxInFlightRecords``, ``maxInFlightBytes``). The last column says how much of the window it comes
+to by the end of the input. Above that the task goes at the pace of the slow shard, as any sink with
+a bound and one queue of input does.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="end within 10 s; proves little")
     parser.add_argument("--window", type=int, default=16 * MIB, help="maxInFlightBytes")
     parser.add_argument(
-        "--megabytes", type=float, nargs="+", default=[4, 8, 16, 32], help="of input for each shard"
+        "--megabytes", type=float, nargs="+", default=[4, 8, 11, 24], help="of input for each shard"
     )
     args = parser.parse_args()
     inputs = [2.0] if args.quick else args.megabytes
