@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from localstack_client.session import Session
 
 from devtools.server import HOST, REGION, Server
@@ -47,7 +48,10 @@ def wait_until_active(kinesis: Any, name: str) -> None:
 
 
 def everything_in(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
-    """Every record of open and closed shards: shard, key, data as text."""
+    """Every record of open and closed shards: shard, key, data as text.
+
+    Aggregates are taken apart by AWS's own library, which leaves plain records as they are.
+    """
     records = []
     for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
         shard_id = shard["ShardId"]
@@ -56,9 +60,9 @@ def everything_in(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
         )["ShardIterator"]
         while iterator:
             answer = kinesis.get_records(ShardIterator=iterator)
-            records += [
-                (shard_id, r["PartitionKey"], r["Data"].decode()) for r in answer["Records"]
-            ]
+            for user in iter_deaggregate_records(answer["Records"], data_format="Boto3"):
+                record = user["kinesis"]
+                records.append((shard_id, record["partitionKey"], bytes(record["data"]).decode()))
             iterator = answer.get("NextShardIterator")
             if not answer["Records"] and not answer["MillisBehindLatest"]:
                 break

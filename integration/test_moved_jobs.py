@@ -10,7 +10,7 @@ import pytest
 from devtools.waiting import wait_until
 from integration.conftest import MakeStream
 from integration.jobs import job_for_awslabs, job_for_databricks
-from integration.test_writer import stored
+from integration.streams import everything_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def put(kinesis: Any, stream: str, count: int, first: int = 0) -> set[str]:
 
 def written_to(kinesis: Any, stream: str) -> Counter[str]:
     """What is in the records of a stream, and how often."""
-    return Counter(data for _, _, data in stored(kinesis, stream))
+    return Counter(data for _, _, data in everything_in(kinesis, stream))
 
 
 def until(query: StreamingQuery, is_done: Any, what: str) -> None:
@@ -53,7 +53,9 @@ def until(query: StreamingQuery, is_done: Any, what: str) -> None:
 def test_a_job_for_awslabs_copies_a_stream(
     spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """By enhanced fan-out from one stream, and with the options of its sink into another."""
+    """By enhanced fan-out from one stream, and with the options of its sink into another, as
+    aggregates.
+    """
     source, target = make_stream(shards=2), make_stream(shards=2)
     expected = put(kinesis, source, 1000)
     query = job_for_awslabs.start(spark, endpoint, source, target, str(tmp_path))
