@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,7 +63,8 @@ def everything_in(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
             answer = kinesis.get_records(ShardIterator=iterator)
             for user in iter_deaggregate_records(answer["Records"], data_format="Boto3"):
                 record = user["kinesis"]
-                records.append((shard_id, record["partitionKey"], bytes(record["data"]).decode()))
+                data = b64decode(record["data"]) if record.get("aggregated") else record["data"]
+                records.append((shard_id, record["partitionKey"], data.decode()))
             iterator = answer.get("NextShardIterator")
             if not answer["Records"] and not answer["MillisBehindLatest"]:
                 break

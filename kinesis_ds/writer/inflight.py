@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOW_WAIT_S = 10.0
-# Of each bound. What is left then keeps the requests coming while the task fetches rows again.
-LOW_WATER = 0.75
+# Of each bound. Low enough that the two sides do not wake each other for every request, and high
+# enough that the rows of one slow shard may fill most of the window before they hold up others.
+LOW_WATER = 0.9
 
 
 @dataclass(frozen=True)

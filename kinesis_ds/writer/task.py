@@ -37,7 +37,7 @@ T = TypeVar("T")
 # thread is gone, which is our fault and must not become a hang.
 _GRACE_S = 30.0
 # Of the window. What waits at the low water mark, with one more piece, is never over the bound.
-_PIECE = 4
+_PIECE = 10
 
 
 @dataclass(frozen=True)

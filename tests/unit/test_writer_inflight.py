@@ -73,15 +73,15 @@ def test_the_number_of_requests_is_a_bound_too() -> None:
 
 @pytest.mark.parametrize("step", [(1, 0), (0, 10)])
 def test_a_full_window_is_entered_again_at_the_low_water_mark(step: tuple[int, int]) -> None:
-    """Not at the first free place: three quarters of the records, and of the bytes."""
+    """Not at the first free place: nine tenths of the records, and of the bytes."""
     told: list[bool] = []
-    w = window(on_wait=told.append)
-    w.acquire(10, 100, SOON)
+    w = window(30, 300, on_wait=told.append)
+    w.acquire(30, 300, SOON)
     waiting = in_thread(lambda: w.acquire(1, 1, SOON))
     blocked(w)
     assert told == [True]
 
-    w.release(3 - step[0], 30 - step[1])  # less than a quarter of one of them
+    w.release(3 - step[0], 30 - step[1])  # less than a tenth of one of them
     with pytest.raises(TimeoutError):
         waiting.result(0.05)
     w.release(*step)
