@@ -35,11 +35,12 @@ class StoredRow:
     record_id: str | None
 
 
-def stored_rows(kinesis: KinesisServer, stream: str) -> list[StoredRow]:
+def stored_rows(kinesis: KinesisServer, stream: str, *, misplaced: bool = False) -> list[StoredRow]:
     """Every row that a reader gets, in the order of the sequence numbers.
 
     That is the order of a shard, and of records of one key through reshards. User records that do
-    not belong to the shard that they are in are left out, as all readers of aggregates do.
+    not belong to the shard that they are in are left out, as all readers of aggregates do; unless
+    they are asked for with ``misplaced``.
     """
     ranges = {
         shard["ShardId"]: (
@@ -52,7 +53,7 @@ def stored_rows(kinesis: KinesisServer, stream: str) -> list[StoredRow]:
     for record in sorted(kinesis.records(stream), key=lambda r: r.sequence_number):
         shard, number = record.shard_id, record.sequence_number
         data = record.data
-        aggregate = split(data, ranges[shard], ids=True)
+        aggregate = split(data, None if misplaced else ranges[shard], ids=True)
         if aggregate is None:
             key = record.partition_key or ""
             found.append(StoredRow(item_of(data), data, key, shard, number, 0, None))
