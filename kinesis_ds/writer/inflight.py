@@ -82,7 +82,10 @@ class InFlightWindow:
         self._slow_wait_s = slow_wait_s
         self._on_wait = on_wait
         self._released_at = 0.0
-        self._changed = threading.Condition()
+        # It is the lock that is entered, never the condition: an interrupt (Ctrl-C, a cancelled
+        # task) that meets Condition.__enter__ leaves the lock held for ever.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._error: Exception | None = None
         self._records = self._bytes = self._requests = 0
         self._peak_records = self._peak_bytes = self._peak_requests = 0
@@ -103,7 +106,7 @@ class InFlightWindow:
             Exception: Whatever :meth:`fail` was given, before or during the wait. Nothing is
                 admitted then.
         """
-        with self._changed:
+        with self._lock:
             if self._error is None and not self._has_room(records, size):
                 self._waits += 1
                 self._waiting_since.append(since := self._clock.monotonic())
@@ -122,7 +125,7 @@ class InFlightWindow:
 
     def try_acquire_request(self) -> bool:
         """Count one more request, for rows admitted before; False when there is no room."""
-        with self._changed:
+        with self._lock:
             if self._requests >= self._max_requests:
                 return False
             self._requests += 1
@@ -131,7 +134,7 @@ class InFlightWindow:
 
     def release(self, records: int = 0, size: int = 0, requests: int = 0) -> None:
         """Take back what is acknowledged, and wake whoever waits."""
-        with self._changed:
+        with self._lock:
             self._records -= records
             self._bytes -= size
             self._requests -= requests
@@ -146,14 +149,14 @@ class InFlightWindow:
 
         This is also how a waiting task is cancelled.
         """
-        with self._changed:
+        with self._lock:
             if self._error is None:
                 self._error = error
             self._changed.notify_all()
 
     def check(self) -> None:
         """Raise what :meth:`fail` was given, if anything."""
-        with self._changed:
+        with self._lock:
             self._raise_if_failed()
 
     def drain(self, patience_s: float) -> None:
@@ -163,13 +166,13 @@ class InFlightWindow:
             WriteError: Nothing was acknowledged for ``patience_s`` seconds.
             Exception: Whatever :meth:`fail` was given.
         """
-        with self._changed:
+        with self._lock:
             self._wait(self._is_empty, self._clock.monotonic(), patience_s)
             self._raise_if_failed()
 
     def statistics(self) -> WindowStatistics:
         """A consistent snapshot; a wait that still goes on is counted up to now."""
-        with self._changed:
+        with self._lock:
             now = self._clock.monotonic()
             return WindowStatistics(
                 records=self._records,

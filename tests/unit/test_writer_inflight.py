@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -220,3 +223,27 @@ def test_bounds_are_positive(bounds: tuple[int, int, int]) -> None:
     """A window that admits nothing would block for ever."""
     with pytest.raises(ValueError, match=">= 1"):
         InFlightWindow(*bounds, label="")
+
+
+def test_an_interrupt_leaves_no_lock_held() -> None:
+    """Ctrl-C may come when a lock was taken and nobody is there yet to give it back."""
+    w = window()
+
+    def strike(frame: FrameType, event: str, _: Any) -> Any:
+        entered = frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(
+            "threading.py"
+        )
+        if entered and event == "return":
+            raise KeyboardInterrupt
+        return strike
+
+    before = sys.gettrace()
+    sys.settrace(strike)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            w.acquire(1, 1, SOON)
+            w.release(1, 1)
+    finally:
+        sys.settrace(before)
+
+    in_thread(w.check).result(SOON)
