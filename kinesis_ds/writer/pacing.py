@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from kinesis_ds.limits import MIB
+from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
 
 if TYPE_CHECKING:
     from kinesis_ds.writer.records import Record
 
-RECORD_COST: Final = 1 / 1000
+RECORD_COST: Final = 1 / SHARD_RECORDS_PER_S
 
 _START: Final = 1.0
 """Under way at most, at first: a second's worth, which an idle shard takes at once."""
@@ -46,7 +46,7 @@ _SLACK: Final = 1e-6
 
 def cost_of(record: Record) -> float:
     """Shard-seconds that a record takes."""
-    return max(RECORD_COST, record.size / MIB)
+    return max(RECORD_COST, record.size / SHARD_BYTES_PER_S)
 
 
 class Pace:

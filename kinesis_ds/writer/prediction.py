@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from typing import TYPE_CHECKING
+
+from kinesis_ds import kpl
 
 if TYPE_CHECKING:
     from kinesis_ds.shards import ShardMap
@@ -57,5 +58,4 @@ def hash_key_of(record: Record) -> int:
     """The explicit hash key, else the MD5 of the partition key."""
     if record.explicit_hash_key is not None:
         return int(record.explicit_hash_key)
-    digest = hashlib.md5(record.partition_key.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest, "big")
+    return kpl.hash_key_of(record.partition_key)

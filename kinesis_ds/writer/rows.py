@@ -17,12 +17,13 @@ import pyarrow as pa
 from kinesis_ds.errors import WriteError, shown
 from kinesis_ds.limits import MAX_HASH_KEY, MIB, PARTITION_KEY_MAX_CHARS
 from kinesis_ds.options import stream_named
-from kinesis_ds.writer.records import Record
+from kinesis_ds.writer.records import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kinesis_ds.options import StreamId
+    from kinesis_ds.writer.records import Record
 
 # Rows turned into Python objects at a time. Spark's Arrow batches may hold thousands of rows of up
 # to 10 MiB, and all of them at once would be memory that no bound of ours counts.
@@ -250,7 +251,7 @@ class Rows:
                     "It must be a decimal number from 0 to 2^128-1, or null.",
                     i,
                 )
-            yield Record(data, key, hash_key, size, row + i, 1, size)
+            yield plain(data, key, hash_key, size, row + i)
         if places is None:
             self._row += len(values)
 

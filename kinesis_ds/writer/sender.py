@@ -244,11 +244,12 @@ class Sender:
 
     def _count(self, stream: StreamId, request: Request, verdicts: list[Verdict]) -> None:
         pairs = list(zip(request.records, verdicts, strict=True))
-        delivered = [record for record, verdict in pairs if isinstance(verdict, Delivered)]
-        if delivered:
-            merge(tally(stream.label, pairs), into=self._written)
+        if writes := tally(stream.label, pairs):
+            merge(writes, into=self._written)
             self._counters.add_delivered(
-                sum(r.rows for r in delivered), sum(r.held for r in delivered), len(delivered)
+                sum(w.records for w in writes),
+                sum(w.bytes for w in writes),
+                sum(isinstance(verdict, Delivered) for verdict in verdicts),
             )
         refused = [(r, v) for r, v in pairs if isinstance(v, Rejected)]
         if refused:
