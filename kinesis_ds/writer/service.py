@@ -18,8 +18,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pybase64 import b64encode_as_string
+
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.faults import translate
 from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
 from kinesis_ds.errors import (
     AccessError,
@@ -184,13 +185,8 @@ class SinkService:
         Raises:
             KinesisConnectorError: What the service or the network said of the whole request.
         """
-        try:
-            answer: Mapping[str, Any] = await self._connection.client.put_records(
-                Records=[_entry(record) for record in records], **stream.request()
-            )
-        except Exception as exc:
-            raise translate(exc, "PutRecords", f"stream {stream.label}") from exc
-        return answer
+        body = {"Records": [_entry(record) for record in records], **stream.request()}
+        return await self._connection.call("PutRecords", body, f"stream {stream.label}")
 
     def close(self) -> None:
         """Close the client and end the thread. Idempotent."""
@@ -284,8 +280,12 @@ class SinkService:
             await asyncio.sleep(pause)
 
 
-def _entry(record: Record) -> dict[str, bytes | str]:
-    entry: dict[str, bytes | str] = {"Data": record.data, "PartitionKey": record.partition_key}
+def _entry(record: Record) -> dict[str, str]:
+    # As it travels: botocore's serializer takes twenty times as long over the same.
+    entry = {
+        "Data": b64encode_as_string(record.data),
+        "PartitionKey": record.partition_key,
+    }
     if record.explicit_hash_key is not None:
         entry["ExplicitHashKey"] = record.explicit_hash_key
     return entry
