@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kinesis_ds.writer.aggregating import users_of
 from kinesis_ds.writer.filing import Filing, Lane
-from kinesis_ds.writer.pacing import Pace, cost_of
+from kinesis_ds.writer.pacing import Pace
 from kinesis_ds.writer.prediction import hash_key_of
 from kinesis_ds.writer.queues import Gate
 from kinesis_ds.writer.records import Record, Request
@@ -259,26 +259,30 @@ class Lanes:
         flight = self._flights.pop(id(request))
         settled = Settled()
         again: list[tuple[Record, float]] = []
-        answers = iter(verdicts)
+        at = 0
         for part in flight.parts:
+            answers = verdicts[at : at + len(part.records)]
+            at += len(part.records)
+            if self._all_as_expected(part, answers):
+                self._settle_whole(part, settled, now)
+                continue
             failed: list[Record] = []
             stored: list[tuple[Record, str]] = []
             costs = [0.0, 0.0, 0.0]  # delivered, throttled, neither
-            for record in part.records:
-                verdict = next(answers)
+            for record, verdict in zip(part.records, answers, strict=True):
                 assert not isinstance(verdict, Rejected)
                 if isinstance(verdict, Delivered):
                     stored.append((record, verdict.shard_id))
-                    costs[0] += cost_of(record)
+                    costs[0] += record.cost
                     continue
                 failed.append(record)
                 settled.retried += record.rows
                 self.why = f"{verdict.code}: {verdict.message}"
                 if verdict.code in THROTTLED_CODES:
                     settled.throttled += record.rows
-                    costs[1] += cost_of(record)
+                    costs[1] += record.cost
                 else:
-                    costs[2] += cost_of(record)
+                    costs[2] += record.cost
             self._report(part, costs, now)
             if stored:
                 part.lane.failures = 0
@@ -389,6 +393,25 @@ class Lanes:
         return packed
 
     # Answers.
+
+    def _all_as_expected(self, part: _Part, answers: list[Verdict]) -> bool:
+        """Whether everything is stored, and where it was thought to be: what usually happens."""
+        shard = part.lane.shard
+        return all(type(a) is Delivered and a.shard_id == shard for a in answers)
+
+    def _settle_whole(self, part: _Part, settled: Settled, now: float) -> None:
+        """Settle what is all stored as expected, without looking at each record twice."""
+        lane = part.lane
+        lane.pace.delivered(part.cost, now)
+        lane.failures = 0
+        for record in part.records:
+            settled.rows += record.rows
+            settled.bytes += record.held
+        if self._gate is not None:
+            passing = [r for record in part.records for r in self._gate.done(record)]
+            if passing:
+                self._admit(passing, now)
+        self._filing.file(lane, now)
 
     def _report(self, part: _Part, costs: list[float], now: float) -> None:
         delivered, throttled, neither = costs

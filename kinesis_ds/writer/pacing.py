@@ -9,14 +9,7 @@ is a rate: additive increase, multiplicative decrease, for this shard alone.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
-
-from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
-
-if TYPE_CHECKING:
-    from kinesis_ds.writer.records import Record
-
-RECORD_COST: Final = 1 / SHARD_RECORDS_PER_S
+from typing import Final
 
 _START: Final = 1.0
 """Under way at most, at first: a second's worth, which an idle shard takes at once."""
@@ -42,11 +35,6 @@ _LONGEST_DEBT_S: Final = 0.8
 """Seconds of its rate that a refused record costs at most."""
 _LOOK_AGAIN_S: Final = 0.05
 _SLACK: Final = 1e-6
-
-
-def cost_of(record: Record) -> float:
-    """Shard-seconds that a record takes."""
-    return max(RECORD_COST, record.size / SHARD_BYTES_PER_S)
 
 
 class Pace:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kinesis_ds.writer.pacing import cost_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -31,11 +29,10 @@ class Queue:
         again: How many of them were sent before.
     """
 
-    __slots__ = ("_records", "_since", "again", "cost", "size")
+    __slots__ = ("_records", "again", "cost", "size")
 
     def __init__(self) -> None:
         self._records: deque[Record] = deque()
-        self._since: deque[float] = deque()
         self.size = 0
         self.cost = 0.0
         self.again = 0
@@ -46,20 +43,26 @@ class Queue:
     @property
     def since(self) -> float:
         """When the record at the front began to wait, or was first sent."""
-        return self._since[0]
+        return self._records[0].since
 
     def add(self, record: Record, since: float) -> None:
         """A record comes last."""
+        record.since = since
         self._records.append(record)
-        self._since.append(since)
-        self._count(record)
+        self.size += record.size
+        self.cost += record.cost
+        if record.tries:
+            self.again += 1
 
     def put_back(self, records: list[Record], now: float) -> None:
         """Records come first, in their order."""
         for record in reversed(records):
+            record.since = now if record.first_try is None else record.first_try
             self._records.appendleft(record)
-            self._since.appendleft(now if record.first_try is None else record.first_try)
-            self._count(record)
+            self.size += record.size
+            self.cost += record.cost
+            if record.tries:
+                self.again += 1
 
     def take(self, records: int, room: int, allowance: float, *, alone: bool) -> Taken:
         """As many from the front as there are, within all three limits.
@@ -69,19 +72,18 @@ class Queue:
         """
         taken: list[Record] = []
         size, cost, ended = 0, 0.0, False
-        while self._records:
-            record = self._records[0]
+        waiting = self._records
+        while waiting:
+            record = waiting[0]
             if len(taken) >= records or (size + record.size > room and (taken or not alone)):
                 ended = True
                 break
-            more = cost_of(record)
-            if taken and cost + more > allowance:
+            if taken and cost + record.cost > allowance:
                 break
-            self._records.popleft()
-            self._since.popleft()
+            waiting.popleft()
             taken.append(record)
             size += record.size
-            cost += more
+            cost += record.cost
             if record.tries:
                 self.again -= 1
         self.size -= size
@@ -92,15 +94,8 @@ class Queue:
         """Take out everything."""
         records = list(self._records)
         self._records.clear()
-        self._since.clear()
         self.size, self.cost, self.again = 0, 0.0, 0
         return records
-
-    def _count(self, record: Record) -> None:
-        self.size += record.size
-        self.cost += cost_of(record)
-        if record.tries:
-            self.again += 1
 
 
 class Gate:

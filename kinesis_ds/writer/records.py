@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
+
+_RECORD_COST = 1 / SHARD_RECORDS_PER_S
 
 
 @dataclass(slots=True, eq=False)
@@ -18,6 +22,8 @@ class Record:
         keys: The partition keys of an aggregate's rows, each once; empty for a plain record.
         first_try: When it was first sent, in monotonic seconds; None before that.
         tries: How often it was sent.
+        since: When it began to wait where it waits now; the lanes' own.
+        cost: Shard-seconds that it takes: of the two limits of a shard, the one it uses up more of.
     """
 
     data: bytes
@@ -30,6 +36,12 @@ class Record:
     keys: tuple[str, ...] = ()
     first_try: float | None = None
     tries: int = 0
+    since: float = 0.0
+    cost: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        cost = self.size / SHARD_BYTES_PER_S
+        self.cost = cost if cost > _RECORD_COST else _RECORD_COST
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _RETRY_CODES = THROTTLED_CODES | {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Delivered:
     """Stored under this sequence number of this shard."""
 
@@ -38,7 +38,7 @@ class Delivered:
     sequence_number: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Retry:
     """Not stored; the same record may be taken later."""
 
@@ -46,7 +46,7 @@ class Retry:
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Rejected:
     """Not stored, and sending it again will not help."""
 
@@ -102,6 +102,10 @@ def classify(answer: Any, sent: int) -> list[Verdict]:
 
 
 def _verdict(entry: Any) -> Verdict:
+    if type(entry) is dict and entry.get("ErrorCode", "") in ("", None):
+        shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
+        if type(shard_id) is str and shard_id and is_number(number):
+            return Delivered(shard_id, number)
     if not isinstance(entry, dict):
         return Rejected("no result", f"{shown(entry)} was answered")
     code = entry.get("ErrorCode")
@@ -111,24 +115,38 @@ def _verdict(entry: Any) -> Verdict:
         if not isinstance(code, str):
             return Rejected("unknown error", f"{shown(code)} was answered as its code. {message}")
         return Retry(code, message) if code in _RETRY_CODES else Rejected(code, message)
-    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-    if not (isinstance(shard_id, str) and shard_id and is_number(number)):
-        return Rejected("no sequence number", "neither an error nor a sequence number was answered")
-    return Delivered(shard_id, number)
+    return Rejected("no sequence number", "neither an error nor a sequence number was answered")
 
 
 def tally(stream: str, pairs: Iterable[tuple[Record, Verdict]]) -> list[ShardWrites]:
     """What the delivered ones among ``pairs`` come to, a shard each."""
-    found: dict[str, tuple[list[str], int, int]] = {}
+    found: dict[str, _Tally] = {}
     for record, verdict in pairs:
-        if isinstance(verdict, Delivered):
-            numbers, rows, held = found.get(verdict.shard_id, ([], 0, 0))
-            numbers.append(verdict.sequence_number)
-            found[verdict.shard_id] = (numbers, rows + record.rows, held + record.held)
+        if type(verdict) is Delivered:
+            shard_id = verdict.shard_id
+            shard = found.get(shard_id) or found.setdefault(shard_id, _Tally())
+            shard.numbers.append(verdict.sequence_number)
+            shard.rows += record.rows
+            shard.held += record.held
     return [
-        ShardWrites(stream, shard, min(numbers, key=int), max(numbers, key=int), rows, held)
-        for shard, (numbers, rows, held) in found.items()
+        ShardWrites(stream, shard_id, *_ends(shard.numbers), shard.rows, shard.held)
+        for shard_id, shard in found.items()
     ]
+
+
+class _Tally:
+    __slots__ = ("held", "numbers", "rows")
+
+    def __init__(self) -> None:
+        self.numbers: list[str] = []
+        self.rows = self.held = 0
+
+
+def _ends(numbers: list[str]) -> tuple[str, str]:
+    """The lowest and the highest of some sequence numbers."""
+    if len(set(map(len, numbers))) == 1:  # numbers of one length compare as texts
+        return min(numbers), max(numbers)
+    return min(numbers, key=int), max(numbers, key=int)
 
 
 Written = dict[tuple[str, str], ShardWrites]

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kinesis_ds.limits import MIB
-from kinesis_ds.writer.pacing import Pace, cost_of
+from kinesis_ds.writer.pacing import Pace
 from kinesis_ds.writer.records import plain
 
 
@@ -247,5 +247,5 @@ def test_time_that_goes_backwards_gives_nothing() -> None:
 
 def test_a_record_costs_the_limit_that_it_uses_up_more_of() -> None:
     """A thousandth of a second, or its share of 1 MiB."""
-    assert cost_of(plain(b"", "k", None, 100, 0)) == 0.001
-    assert cost_of(plain(b"", "k", None, MIB // 2, 0)) == 0.5
+    assert plain(b"", "k", None, 100, 0).cost == 0.001
+    assert plain(b"", "k", None, MIB // 2, 0).cost == 0.5
