@@ -401,10 +401,11 @@ def _error_of(
     if not isinstance(parsed, dict):
         parsed = {}
     code = _text(parsed, "__type") or response.headers.get("x-amzn-ErrorType") or ""
-    code = code.rpartition("#")[2].partition(":")[0] or f"HTTP {response.status}"
+    code = code.rpartition("#")[2].partition(":")[0]
     message = _text(parsed, "message") or _text(parsed, "Message")
-    if not parsed and response.status < 500:
+    if not code and response.status < 500:
         return foreign_error(operation, target, response.status)
+    code = code or f"HTTP {response.status}"
     return service_error(operation, target, code, message, response.status)
 
 
@@ -423,8 +424,12 @@ def json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
         parsed = orjson.loads(answer)
     except orjson.JSONDecodeError as exc:
         raise ProtocolError(
-            f"{operation} for {target} answered something that is not JSON."
+            f"{operation} for {target} answered something that is not JSON.",
+            "Is the endpoint a Kinesis endpoint?",
         ) from exc
     if not isinstance(parsed, dict):
-        raise ProtocolError(f"{operation} for {target} answered JSON that is no object.")
+        raise ProtocolError(
+            f"{operation} for {target} answered JSON that is no object.",
+            "Is the endpoint a Kinesis endpoint?",
+        )
     return parsed
