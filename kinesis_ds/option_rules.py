@@ -49,6 +49,11 @@ def of_reading(typed: Typed, kind: Kind | None) -> Iterator[str]:
     yield from _consumers(typed)
     if "shardsPerTask" in typed.given and "maxPartitions" in typed.given:
         yield "give shardsPerTask or maxPartitions, not both"
+    if typed.values["transport"] == "http2" and _is_plain(typed.values["endpoint"]):
+        yield (
+            "transport is http2, and endpoint is without TLS; give an https:// endpoint or leave "
+            "transport out"
+        )
     yield from _positions(typed, kind)
 
 
@@ -190,6 +195,10 @@ _AWS_ENDPOINT = re.compile(
     r"(?::[0-9]+)?",
     re.IGNORECASE,
 )
+
+
+def _is_plain(endpoint: str | None) -> bool:
+    return (endpoint or "").lower().startswith("http:")
 
 
 def _endpoint_region(v: Mapping[str, Any]) -> str | None:

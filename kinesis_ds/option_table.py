@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Mode = Literal["read", "write"]
 Kind = Literal["stream", "batch"]
 ConsumerMode = Literal["efo", "polling"]
+Transport = Literal["auto", "http1", "http2"]
 
 
 @dataclass(frozen=True)
@@ -401,7 +402,10 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "transport",
         kinds.transport,
-        "How subscriptions travel. This version knows `http1`.",
+        "How subscriptions travel. `http2` carries many on one connection; it needs the package "
+        "`awscrt` (`pip install 'kinesis-ds[http2]'`) and an https endpoint that offers HTTP/2. "
+        "`auto` is `http2` where that can be had and no proxy is to be used, else `http1`, and the "
+        "driver's log says so.",
         default="auto",
         modes=_READ,
         kind="stream",

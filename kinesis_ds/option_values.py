@@ -221,9 +221,7 @@ consumer_mode = choice(
     "efo or polling",
 )
 consumer_id_type = choice({"name": "name", "arn": "ARN"}, "name or ARN")
-transport = choice(
-    {"auto": "http1", "http1": "http1"}, "auto or http1 (http2 is not in this version)"
-)
+transport = choice({"auto": "auto", "http1": "http1", "http2": "http2"}, "auto, http1 or http2")
 agent_placement = choice({"driver": "driver"}, "driver (executors is not in this version)")
 
 

@@ -27,7 +27,7 @@ from kinesis_ds.option_typed import Typed
 from kinesis_ds.option_values import stream_arns, stream_names
 
 if TYPE_CHECKING:
-    from kinesis_ds.option_table import ConsumerMode, Kind
+    from kinesis_ds.option_table import ConsumerMode, Kind, Transport
     from kinesis_ds.option_values import EndingPosition, InitialPosition
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AwsOptions:
-    """Where Kinesis is and who asks. ``repr`` shows no secret."""
+    """Where Kinesis is and who asks, and how. ``repr`` shows no secret.
+
+    Attributes:
+        transport: By which version of HTTP subscriptions travel.
+    """
 
     region: str | None = None
     endpoint: str | None = None
@@ -46,6 +50,7 @@ class AwsOptions:
     role_external_id: str | None = field(default=None, repr=False)
     role_session_name: str | None = None
     sts_endpoint: str | None = None
+    transport: Transport = "auto"
 
 
 @dataclass(frozen=True)
@@ -322,6 +327,7 @@ def _aws(typed: Typed) -> AwsOptions:
         role_external_id=v["roleExternalId"],
         role_session_name=v["roleSessionName"],
         sts_endpoint=v["stsEndpoint"],
+        transport=v.get("transport") or "auto",
     )
 
 

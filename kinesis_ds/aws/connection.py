@@ -2,9 +2,9 @@
 data.
 
 Control calls and PutRecords go through aiobotocore's client. SubscribeToShard and GetRecords are
-signed with botocore's public signer and sent with aiohttp, because botocore's event parser costs
-ten times more than the decoding itself; what comes back is bytes, decoded by
-:mod:`kinesis_ds.agent`.
+signed with botocore's public signer, because botocore's event parser costs ten times more than the
+decoding itself; what comes back is bytes, decoded by :mod:`kinesis_ds.agent`. GetRecords is sent
+with aiohttp, and SubscribeToShard too, unless it travels over HTTP/2 (:mod:`kinesis_ds.aws.http2`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
 
+from kinesis_ds.aws import transport
 from kinesis_ds.aws.credentials import AssumedRole, models, use_own_credentials
 from kinesis_ds.aws.faults import foreign_error, service_error, translate
+from kinesis_ds.aws.http2 import Http2Pool, NoHttp2Error, Trust, trusted_by_default
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import ProtocolError, TransientError
 from kinesis_ds.limits import MAX_FRAME_BYTES
@@ -50,9 +52,11 @@ _READ_AHEAD_BYTES = 128 * 1024
 
 @dataclass(frozen=True)
 class EventStream:
-    """A subscription's bytes as they come off the socket, and a way to break it off.
+    """A subscription's bytes as they come off the network, and a way to break it off.
 
-    What the reader does not take stays in the socket, and TCP holds the server back.
+    What the reader does not take holds the server back: over HTTP/1.1 by TCP, over HTTP/2 by the
+    window of its stream. It is at most about 256 KiB behind. Where the stream breaks, ``chunks``
+    raises an ``aiohttp.ClientError``, over both.
     """
 
     chunks: AsyncIterator[bytes]
@@ -145,6 +149,8 @@ class Connection:
         self._open = False
         self.client: Any = _LazyClient(self._make_client)
         self._http: aiohttp.ClientSession = None  # type: ignore[assignment]
+        self._http2: Http2Pool | None = None
+        self._speaks_http2 = True
 
     async def __aenter__(self) -> Connection:
         try:
@@ -192,12 +198,21 @@ class Connection:
             )
         )
 
-    def _trusted(self) -> ssl.SSLContext | bool:
+    def _bundle(self) -> str | None:
         """The certificates to trust: those that botocore trusts for the control calls."""
-        bundle = self._session.get_config_variable("ca_bundle") or os.environ.get(
+        return self._session.get_config_variable("ca_bundle") or os.environ.get(
             "REQUESTS_CA_BUNDLE"
         )
+
+    def _trusted(self) -> ssl.SSLContext | bool:
+        bundle = self._bundle()
         return _trusting(bundle, os.stat(bundle).st_mtime_ns) if bundle else True
+
+    def _trusted_by_http2(self) -> Trust:
+        bundle = self._bundle()
+        if not bundle:
+            return trusted_by_default()
+        return Trust(folder=bundle) if os.path.isdir(bundle) else Trust(file=bundle)
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._open = False
@@ -253,7 +268,7 @@ class Connection:
     async def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, target: str
     ) -> AsyncIterator[EventStream]:
-        """Open a subscription. Leaving the context closes its connection.
+        """Open a subscription. Leaving the context gives it up.
 
         Raises:
             KinesisConnectorError: The call was refused, or the connection broke.
@@ -264,12 +279,71 @@ class Connection:
             "StartingPosition": _starting(position),
         }
         try:
-            async with self._post("SubscribeToShard", body, target) as response:
-                yield EventStream(
-                    response.content.iter_any(), functools.partial(_break_off, response)
-                )
+            async with contextlib.AsyncExitStack() as stack:
+                pool = await self._http2_pool()
+                stream: EventStream | None = None
+                if pool is not None:
+                    try:
+                        stream = await stack.enter_async_context(
+                            self._over_http2(pool, body, target)
+                        )
+                    except NoHttp2Error as exc:
+                        self._without_http2(pool, exc)
+                if stream is None:
+                    stream = await stack.enter_async_context(self._over_http1(body, target))
+                yield stream
         except Exception as exc:
             raise translate(exc, "SubscribeToShard", target) from exc
+
+    @contextlib.asynccontextmanager
+    async def _over_http1(self, body: Mapping[str, Any], target: str) -> AsyncIterator[EventStream]:
+        async with self._post("SubscribeToShard", body, target) as response:
+            yield EventStream(response.content.iter_any(), functools.partial(_break_off, response))
+
+    @contextlib.asynccontextmanager
+    async def _over_http2(
+        self, pool: Http2Pool, body: Mapping[str, Any], target: str
+    ) -> AsyncIterator[EventStream]:
+        operation = "SubscribeToShard"
+        payload = orjson.dumps(body)
+        endpoint, region = await self._place()
+        headers = await self._signed_headers(operation, payload, endpoint, region)
+        async with pool.post(headers, payload) as stream:
+            if stream.status != 200:
+                said = b""
+                async for piece in stream:
+                    said += piece
+                    if len(said) >= _MAX_ERROR_BYTES:
+                        break
+                error_type = stream.headers.get("x-amzn-errortype")
+                raise _error_of(stream.status, error_type, said, operation, target)
+            yield EventStream(stream, stream.abort)
+
+    async def _http2_pool(self) -> Http2Pool | None:
+        """The connections over HTTP/2; None where subscriptions travel over HTTP/1.1.
+
+        Raises:
+            OptionError: The user insists on HTTP/2, and it cannot be.
+        """
+        if self._speaks_http2 and self._http2 is None:
+            endpoint, _ = await self._place()
+            self._speaks_http2 = transport.prefers_http2(self._aws.transport, endpoint)
+            if self._speaks_http2:
+                self._open_http2(endpoint)
+        return self._http2
+
+    def _open_http2(self, endpoint: str) -> None:
+        if self._http2 is None and self._open:
+            self._http2 = Http2Pool(endpoint, self._trusted_by_http2)
+            self._stack.push_async_callback(self._http2.aclose)
+
+    def _without_http2(self, pool: Http2Pool, exc: NoHttp2Error) -> None:
+        """The endpoint speaks HTTP/1.1 only."""
+        if self._aws.transport == "http2":
+            raise transport.insists(pool.endpoint, *transport.no_alpn()) from exc
+        transport.fall_back(pool.endpoint, *transport.no_alpn())
+        self._speaks_http2 = False
+        self._http2 = None
 
     @contextlib.asynccontextmanager
     async def _post(
@@ -283,7 +357,8 @@ class Connection:
             try:
                 if response.status != 200:
                     said = await _beginning(response, _MAX_ERROR_BYTES)
-                    raise _error_of(response, said, operation, target)
+                    error_type = response.headers.get("x-amzn-ErrorType")
+                    raise _error_of(response.status, error_type, said, operation, target)
                 yield response
             finally:
                 _break_off(response)
@@ -392,7 +467,7 @@ async def _beginning(response: aiohttp.ClientResponse, at_most: int) -> bytes:
 
 
 def _error_of(
-    response: aiohttp.ClientResponse, body: bytes, operation: str, target: str
+    status: int, error_type: str | None, body: bytes, operation: str, target: str
 ) -> Exception:
     try:
         parsed = orjson.loads(body)
@@ -400,13 +475,12 @@ def _error_of(
         parsed = {}
     if not isinstance(parsed, dict):
         parsed = {}
-    code = _text(parsed, "__type") or response.headers.get("x-amzn-ErrorType") or ""
+    code = _text(parsed, "__type") or error_type or ""
     code = code.rpartition("#")[2].partition(":")[0]
     message = _text(parsed, "message") or _text(parsed, "Message")
-    if not code and response.status < 500:
-        return foreign_error(operation, target, response.status)
-    code = code or f"HTTP {response.status}"
-    return service_error(operation, target, code, message, response.status)
+    if not code and status < 500:
+        return foreign_error(operation, target, status)
+    return service_error(operation, target, code or f"HTTP {status}", message, status)
 
 
 def _text(parsed: dict[str, Any], member: str) -> str:

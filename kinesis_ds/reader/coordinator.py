@@ -14,6 +14,7 @@ from kinesis_ds.agent.agent import AgentHost
 from kinesis_ds.agent.network import NetworkLoop
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
+from kinesis_ds.aws.transport import require
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.diagnostics import reported
 from kinesis_ds.errors import OffsetError, StreamRecreatedError
@@ -327,7 +328,10 @@ class Coordinator:
 
     def _connect(self) -> NetworkLoop:
         if self._network is None:
-            self._network = self._new_network(self._options.aws)
+            aws = self._options.aws
+            if self._options.mode == "efo":
+                require(aws.transport, aws.endpoint)
+            self._network = self._new_network(aws)
         return self._network
 
     def _look_up(self, *, fresh: bool = False) -> dict[str, StreamReading]:
