@@ -440,7 +440,8 @@ class Http2Pool:
                 made.cancel()  # should it still come, it is closed
         if made.cancelled():
             raise aiohttp.ClientConnectionError(
-                f"No connection to {self._authority} within {_CONNECT_TIMEOUT_S:g}s."
+                f"No TLS connection to {self._authority} within {_CONNECT_TIMEOUT_S:g}s, or the "
+                "certificate is not trusted."
             )
         failed = made.exception()
         if failed is not None:

@@ -12,6 +12,9 @@ import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
+import h2.settings
+from h2.settings import SettingCodes
+from hyperframe.frame import GoAwayFrame
 
 from kinesis_ds.testing.http import MAX_BODY_BYTES, Request
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 # Sending is held up while this much waits in the transport.
 _HIGH_WATER = 256 * 1024
+# On one connection.
+MAX_STREAMS = 100
 
 
 class _Stream:
@@ -117,6 +122,13 @@ class Http2Protocol(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(_HIGH_WATER)
         self._connected.add(self)
+        self.h2.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                SettingCodes.MAX_HEADER_LIST_SIZE: self.h2.DEFAULT_MAX_HEADER_LIST_SIZE,
+            },
+        )
         self.h2.initiate_connection()
         # Bodies of PutRecords reach 14 MB: the window is not what tests are about.
         self.h2.increment_flow_control_window(2**24)
@@ -148,6 +160,12 @@ class Http2Protocol(asyncio.Protocol):
     def flush(self) -> None:
         if self.transport is not None and (data := self.h2.data_to_send()):
             self.transport.write(data)
+
+    def go_away(self) -> None:
+        """Say GOAWAY, and answer what is under way."""
+        if self.transport is not None:
+            # `h2` sends nothing more once it has said it.
+            self.transport.write(GoAwayFrame(last_stream_id=2**31 - 1).serialize())
 
     def close(self) -> None:
         """Say GOAWAY and close."""

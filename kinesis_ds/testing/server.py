@@ -362,6 +362,15 @@ class KinesisServer:
         finally:
             self._wait_for(self._listen())
 
+    def go_away(self) -> None:
+        """Have HTTP/2 clients take new calls elsewhere (GOAWAY). What is under way goes on."""
+
+        async def go_away() -> None:
+            for connection in tuple(self._http2):
+                connection.go_away()
+
+        self._wait_for(go_away())
+
     @property
     def calls(self) -> Journal:
         """What was asked, over the network."""

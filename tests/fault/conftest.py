@@ -13,6 +13,7 @@ from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
 from tests.support.agents import STREAM, Agent
 from tests.support.fast import SPEED
 from tests.support.micro_batches import MicroBatches
+from tests.support.transports import CHOSEN, Transport, place_options
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,12 +45,23 @@ def ending() -> Iterator[contextlib.ExitStack]:
 
 
 @pytest.fixture
-def serve(ending: contextlib.ExitStack) -> Serve:
+def transport() -> Transport:
+    """How subscriptions travel."""
+    return CHOSEN
+
+
+@pytest.fixture
+def serve(
+    ending: contextlib.ExitStack, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> Serve:
     """A double with a stream ``orders``, in time ``SPEED`` times as fast."""
 
     def serve(settings: Settings | None = None, *faults: Fault, shards: int = 1) -> KinesisServer:
-        kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults)
+        tls = transport == "http2"
+        kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults, tls=tls)
         ending.enter_context(kinesis)
+        if tls:
+            monkeypatch.setenv("AWS_CA_BUNDLE", str(kinesis.ca_file))
         kinesis.create_stream(STREAM, shards)
         return kinesis
 
@@ -85,7 +97,11 @@ def start_query(ending: contextlib.ExitStack, tmp_path: Path) -> StartQuery:
     """Starts sources driven as Spark drives them, over one checkpoint."""
 
     def start(kinesis: KinesisServer, **options: str) -> MicroBatches:
-        query = MicroBatches({**kinesis.options(STREAM), **options}, tmp_path, kinesis.clock)
+        query = MicroBatches(
+            {**kinesis.options(STREAM), **place_options(kinesis), **options},
+            tmp_path,
+            kinesis.clock,
+        )
         ending.callback(query.close)
         return query
 

@@ -19,6 +19,7 @@ from tests.support.micro_batches import MicroBatches, read_rows
 from tests.support.polling import eventually
 from tests.support.sinks import Sink, rows
 from tests.support.sts import StsDouble
+from tests.support.transports import place_options
 
 pytestmark = pytest.mark.fault
 
@@ -84,6 +85,7 @@ def test_a_query_outlives_the_credentials_of_its_container(
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{sts.endpoint}/credentials")
     kinesis.put(STREAM, *numbered(1, 3))
     options = {k: v for k, v in kinesis.options(STREAM).items() if not k.startswith("aws")}
+    options |= place_options(kinesis)
     query = start_query(_WithOptions(kinesis, options), shardFetchInterval="1s")  # type: ignore[arg-type]
     query.read_until(3)
     first = kinesis.calls.calls()[0].access_key

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
 from kinesis_ds.agent.client import stream_range
 from kinesis_ds.limits import MIB
-from kinesis_ds.options import AwsOptions, PollingOptions
+from kinesis_ds.options import PollingOptions
 from kinesis_ds.position import SHARD_END, TRIM_HORIZON, Position
 from kinesis_ds.shards import Shard
 from kinesis_ds.testing.hashing import hash_of
 from tests.support.fast import fast_network
 from tests.support.polling import eventually
+from tests.support.transports import aws_options
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.network import NetworkLoop
@@ -123,8 +124,7 @@ class Agent:
             options.setdefault("polling", PollingOptions())
         else:
             arn, self.consumer_arn = registered(kinesis, stream, consumer)
-        aws = AwsOptions("us-east-1", kinesis.endpoint, "access", "secret")
-        self.network = network or fast_network(aws)
+        self.network = network or fast_network(aws_options(kinesis))
         self.host = AgentHost(options.pop("buffer_bytes", 64 * MIB))
         defaults = {"idle_timeout_s": 300.0, "fail_on_data_loss": True}
         told: Any = {"host": "127.0.0.1", **defaults, **options}
