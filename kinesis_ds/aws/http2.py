@@ -87,7 +87,7 @@ class Http2Stream:
         self._loop = place.loop
         self._runtime: Any = None
         # Written by the runtime's thread, read on the loop.
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._inbox: deque[bytes | Callable[[], None]] = deque()
         self._told = False
         self._arrived: deque[bytes] = deque()
         self._to_grant = 0
@@ -125,13 +125,13 @@ class Http2Stream:
     def _on_body(self, http_stream: Any, chunk: bytes, **_: Any) -> None:
         del http_stream
         if not self._left:
-            self._tell(lambda: self._arrived.append(chunk))
+            self._tell(chunk)
 
     def _on_complete(self, completed: Future[int]) -> None:
         error = completed.exception()
         self._tell(lambda: self._end(error))
 
-    def _tell(self, news: Callable[[], None]) -> None:
+    def _tell(self, news: bytes | Callable[[], None]) -> None:
         self._inbox.append(news)
         if not self._told:
             self._told = True
@@ -142,7 +142,11 @@ class Http2Stream:
     def _look(self) -> None:
         self._told = False  # before looking: what comes meanwhile wakes the loop again
         while self._inbox:
-            self._inbox.popleft()()
+            news = self._inbox.popleft()
+            if not isinstance(news, bytes):
+                news()
+            elif not self._left and self._error is None:
+                self._arrived.append(news)
         self._place.heard()
         self._wake()
 
@@ -415,6 +419,7 @@ class Http2Pool:
                 return max(free, key=lambda place: place.room)
             if self._connecting is None or self._connecting.done():
                 self._connecting = self._loop.create_task(self._connect(), name="http2-connect")
+                self._connecting.add_done_callback(_forget)
             connecting = self._connecting
             # Not awaited itself: whoever is cancelled here must not end it for the others.
             await asyncio.wait({connecting})
@@ -486,7 +491,7 @@ class _Runtime:
         self._socket.keep_alive_max_probes = _KEEP_ALIVE_PROBES
 
     def connect(self, host: str, port: int, place: _Place) -> Future[Any]:
-        from awscrt.http import Http2ClientConnection  # noqa: PLC0415
+        from awscrt.http import Http2ClientConnection, Http2Setting, Http2SettingID  # noqa: PLC0415
 
         tls = self._tls.new_connection_options()
         tls.set_server_name(host)
@@ -496,11 +501,19 @@ class _Runtime:
             self._bootstrap,
             self._socket,
             tls,
+            # A server that makes frames as large as a TLS record halves the pieces that come.
+            initial_settings=[Http2Setting(Http2SettingID.MAX_FRAME_SIZE, WINDOW_BYTES)],
             on_remote_settings_changed=place.on_settings,
             manual_window_management=True,
             initial_window_size=WINDOW_BYTES,
         )
         return connecting
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """Whoever waited for it may have gone: its failure is nobody's then."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _connect_error(failed: BaseException) -> Exception:

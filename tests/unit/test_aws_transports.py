@@ -18,6 +18,9 @@ import aiohttp
 import orjson
 import psutil
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from kinesis_ds.agent.frames import MessageParser
 from kinesis_ds.aws import http2
@@ -45,6 +48,7 @@ from kinesis_ds.testing import (
     Replay,
     Settings,
     Stall,
+    endpoint,
 )
 from kinesis_ds.testing import http2 as double_http2
 from kinesis_ds.testing.frames import initial_message
@@ -549,9 +553,9 @@ def test_without_awscrt_auto_falls_back_and_says_how_to_get_it(
     assert uses(kinesis, consumer, "auto") == "http1"
     (line,) = told()
     assert "pip install 'kinesis-ds[http2]'" in line
-    for endpoint in (None, kinesis.tls_endpoint):
+    for url in (None, kinesis.tls_endpoint):
         with pytest.raises(OptionError, match=r"pip install 'kinesis-ds\[http2\]'"):
-            transport_choice.require("http2", endpoint)
+            transport_choice.require("http2", url)
 
 
 def test_a_proxy_keeps_auto_on_http1(
@@ -601,3 +605,30 @@ def test_a_folder_of_certificates_is_trusted(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path))
 
     assert uses(kinesis, consumer, "http2") == "http2"
+
+
+def test_what_is_signed_is_what_is_sent(
+    kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTP/2 has no Host: the authority is what the signature says of it."""
+    sent: list[Any] = []
+    parse = endpoint._parse
+    monkeypatch.setattr(
+        endpoint, "_parse", lambda request: (sent.append(request), parse(request))[1]
+    )
+
+    assert uses(kinesis, consumer, "http2") == "http2"
+    request = sent[0]
+    assert request.http_version == "2"
+    again = AWSRequest("POST", kinesis.tls_endpoint, data=request.body)
+    signed = request.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    assert "host" in signed
+    for name in set(signed) - {"host"}:
+        again.headers[name] = request.headers[name]
+    again.context["timestamp"] = request.headers["x-amz-date"]
+    signer = SigV4Auth(Credentials("access", "secret"), "kinesis", "us-east-1")
+    signature = signer.signature(
+        signer.string_to_sign(again, signer.canonical_request(again)), again
+    )
+    assert request.headers[":authority"] == kinesis.tls_endpoint.removeprefix("https://")
+    assert request.headers["authorization"].endswith(f"Signature={signature}")

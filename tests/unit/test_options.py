@@ -437,11 +437,16 @@ def test_a_stream_arn_has_its_form(text: str) -> None:
     assert "arn:<partition>:kinesis" in refusal({"streamARN": text})
 
 
-@pytest.mark.parametrize("text", ["auto", "HTTP1", " http1 "])
-def test_transport_is_http1_for_now(text: str) -> None:
-    """Both names are accepted, the other transport is told apart from a typo."""
-    read(transport=text)
-    assert "http2 is not in this version" in refusal({"streamName": "s", "transport": "http2"})
+@pytest.mark.parametrize("text", ["auto", "HTTP1", " http1 ", "http2"])
+def test_the_transport_is_one_of_three(text: str) -> None:
+    """It goes where the endpoint goes; what cannot be is refused."""
+    assert parse_read_options({"streamName": "s", "transport": text}).aws.transport == (
+        text.strip().lower()
+    )
+    assert parse_read_options({"streamName": "s"}).aws.transport == "auto"
+    assert "expected auto, http1 or http2" in refusal({"streamName": "s", "transport": "http3"})
+    plain = {"streamName": "s", "endpoint": "http://localhost:4566", "transport": "http2"}
+    assert "give an https:// endpoint" in refusal(plain)
 
 
 def test_an_empty_text_is_refused() -> None:
