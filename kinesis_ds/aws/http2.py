@@ -59,16 +59,22 @@ class _NotLookedAtError(Exception):
 
 @dataclass(frozen=True)
 class Trust:
-    """Which certificates to trust: a file, a folder, or both; none is the runtime's own choice."""
+    """Which certificates to trust: a file, or else a folder; neither is the runtime's own choice.
+
+    Given both, the runtime forgets the file.
+    """
 
     file: str | None = None
     folder: str | None = None
 
 
 def trusted_by_default() -> Trust:
-    """What Python's own TLS trusts, so that both transports trust the same."""
+    """What Python's own TLS trusts, so that both transports trust the same.
+
+    It would take a file and a folder together; where there is a file, the folder holds the same.
+    """
     paths = ssl.get_default_verify_paths()
-    return Trust(paths.cafile, paths.capath)
+    return Trust(paths.cafile, None if paths.cafile else paths.capath)
 
 
 class Http2Stream:

@@ -471,6 +471,23 @@ def test_what_is_left_open_ends_with_its_connection(kinesis: KinesisServer, cons
     eventually(lambda: not kinesis.subscriptions(), "no subscription left")
 
 
+def test_a_connection_that_went_quiet_gets_no_more_streams(
+    kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be dead; those who still read on it find out by themselves."""
+    monkeypatch.setattr(http2, "_QUIET_S", -1.0)
+
+    async def story(reader: Reader) -> None:
+        async with reader.subscribe(0):
+            async with reader.subscribe(1):
+                assert reader.streams == [(2, 0)]
+            async with reader.subscribe(1):
+                assert reader.streams == [(1, 1), (1, 0)]
+        await until(lambda: not reader.streams)
+
+    run(kinesis, consumer, "http2", story)
+
+
 def test_an_idle_connection_is_kept_for_a_while(
     kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +615,16 @@ def test_a_certificate_that_is_not_trusted_is_told(
 
     with pytest.raises(TransientError, match="the certificate is not trusted"):
         uses(kinesis, consumer, "http2")
+
+
+def test_what_python_trusts_is_trusted(
+    kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody names a bundle: as over HTTP/1.1, where aiohttp asks Python."""
+    monkeypatch.delenv("AWS_CA_BUNDLE")
+    monkeypatch.setenv("SSL_CERT_FILE", str(kinesis.ca_file))
+
+    assert uses(kinesis, consumer, "http2") == "http2"
 
 
 def test_a_folder_of_certificates_is_trusted(
