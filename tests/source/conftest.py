@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tests.fault.conftest import agent, ending, kinesis, serve, start_agent, start_query
+from tests.fault.conftest import (
+    agent,
+    ending,
+    kinesis,
+    serve,
+    start_agent,
+    start_query,
+    transport,
+)
 
-__all__ = ["agent", "ending", "kinesis", "serve", "start_agent", "start_query"]
+__all__ = ["agent", "ending", "kinesis", "serve", "start_agent", "start_query", "transport"]
