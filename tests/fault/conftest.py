@@ -50,9 +50,18 @@ def transport() -> Transport:
     return CHOSEN
 
 
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates of doubles. One file for all: Spark's workers keep the name of the first."""
+    return tmp_path_factory.mktemp("trusted") / "bundle.pem"
+
+
 @pytest.fixture
 def serve(
-    ending: contextlib.ExitStack, transport: Transport, monkeypatch: pytest.MonkeyPatch
+    ending: contextlib.ExitStack,
+    transport: Transport,
+    bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Serve:
     """A double with a stream ``orders``, in time ``SPEED`` times as fast."""
 
@@ -61,7 +70,9 @@ def serve(
         kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults, tls=tls)
         ending.enter_context(kinesis)
         if tls:
-            monkeypatch.setenv("AWS_CA_BUNDLE", str(kinesis.ca_file))
+            with bundle.open("ab") as trusted:
+                trusted.write(kinesis.ca_file.read_bytes())
+            monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
         kinesis.create_stream(STREAM, shards)
         return kinesis
 

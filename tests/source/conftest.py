@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fault.conftest import (
     agent,
+    bundle,
     ending,
     kinesis,
     serve,
@@ -12,4 +13,13 @@ from tests.fault.conftest import (
     transport,
 )
 
-__all__ = ["agent", "ending", "kinesis", "serve", "start_agent", "start_query", "transport"]
+__all__ = [
+    "agent",
+    "bundle",
+    "ending",
+    "kinesis",
+    "serve",
+    "start_agent",
+    "start_query",
+    "transport",
+]
