@@ -54,7 +54,7 @@ $(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "kinesis_ds needs Python 3.10 or newer: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv --clear $(VENV)
 	$(call install_pyspark,$(PY),$(SPARK_PIN))
-	@$(PY) $(INSTALL) -c $(PINS) -e '.[spark,test,dev,demo]'
+	@$(PY) $(INSTALL) -c $(PINS) -e '.[spark,test,dev,demo,bench]'
 	@touch $@
 
 test: setup ## Run all tests but the soaks, with our double and three local servers.
