@@ -13,12 +13,17 @@ from typing import Any
 
 import orjson
 
-from kinesis_ds.limits import MIB
+from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, MIB
 from kinesis_ds.testing.frames import event_message
+from kinesis_ds.testing.tokens import seal, unseal
 
 _FIRST = 49_600_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000
 _ARRIVED_S = 1_700_000_000.0
 _CHUNK_BYTES = 1 * MIB
+_ANSWER_BYTES = 10 * MIB
+# What stands before and behind the records of an event as _event writes it.
+_BEFORE = b'{"Records":['
+_BEHIND = b'],"ContinuationSequenceNumber"'
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,7 @@ class Replay:
 
     def chunks_from(self, position: Mapping[str, Any]) -> Iterator[bytes]:
         """The events behind a StartingPosition, joined to pieces of about a megabyte."""
-        start = 0
-        if position.get("Type") in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
-            start = bisect_right(self.last, int(position["SequenceNumber"]))
+        start = bisect_right(self.last, _after(position.get("Type"), position))
         pieces: list[bytes] = []
         size = 0
         for frame in self.frames[start:]:
@@ -83,6 +86,50 @@ class Replay:
                 pieces, size = [], 0
         if pieces:
             yield b"".join(pieces)
+
+    def iterator(self, stream: str, shard_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to GetShardIterator."""
+        named = {"SequenceNumber": request.get("StartingSequenceNumber")}
+        return self._iterator(stream, shard_id, _after(request.get("ShardIteratorType"), named))
+
+    def get_records(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to GetRecords: whole events, as many as one answer may have, at least one.
+
+        The records are joined as they were encoded.
+        """
+        fields = unseal("iterator", request["ShardIterator"]) or {}
+        limit = request.get("Limit") or GET_RECORDS_MAX_RECORDS
+        after = int(fields["after"])
+        start = stop = bisect_right(self.last, after)
+        each = self.records // len(self.frames)
+        pieces: list[bytes] = []
+        size = 0
+        while stop < len(self.frames):
+            frame = self.frames[stop]
+            size += len(frame)
+            if pieces and ((len(pieces) + 1) * each > limit or size > _ANSWER_BYTES):
+                break
+            pieces.append(frame[frame.index(_BEFORE) + len(_BEFORE) : frame.rindex(_BEHIND)])
+            stop += 1
+        following = self._iterator(
+            fields["stream"], fields["shard"], self.last[stop - 1] if stop > start else after
+        )
+        return {
+            "Records": orjson.Fragment(b"[" + b",".join(pieces) + b"]"),
+            "NextShardIterator": following["ShardIterator"],
+            "MillisBehindLatest": (len(self.frames) - stop) * each,
+        }
+
+    def _iterator(self, stream: str, shard_id: str, after: int) -> dict[str, Any]:
+        fields = {"stream": stream, "shard": shard_id, "after": str(after)}
+        return {"ShardIterator": seal("iterator", fields)}
+
+
+def _after(kind: object, position: Mapping[str, Any]) -> int:
+    """Behind which sequence number a read begins. All but numbers begin at the first event."""
+    if kind == "AFTER_SEQUENCE_NUMBER":
+        return int(position["SequenceNumber"])
+    return int(position["SequenceNumber"]) - 1 if kind == "AT_SEQUENCE_NUMBER" else 0
 
 
 def _event(items: list[dict[str, Any]], number: int, behind_ms: int) -> bytes:

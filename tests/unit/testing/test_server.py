@@ -523,6 +523,46 @@ def test_replay_goes_on_behind_a_position() -> None:
     assert b"".join(replay.chunks_from(position)) == b"".join(replay.frames[2:])
 
 
+def test_replay_is_answered_to_get_records_too() -> None:
+    """Whole events within both limits, in order, behind any position; then empty answers."""
+    replay = Replay.of(events=5, records_per_event=10, record_bytes=10)
+    numbers = []
+    request = {
+        "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+        "StartingSequenceNumber": str(replay.last[0]),
+    }
+    iterator = replay.iterator("orders", "shardId-000000000000", request)["ShardIterator"]
+    for _ in range(3):
+        answer = replay.get_records({"ShardIterator": iterator, "Limit": 25})
+        iterator = answer["NextShardIterator"]
+        records = orjson.loads(orjson.dumps(answer))["Records"]
+        numbers.append([int(r["SequenceNumber"]) for r in records])
+
+    assert [len(n) for n in numbers] == [20, 20, 0]
+    assert [*numbers[0], *numbers[1]] == sorted({*numbers[0], *numbers[1]})
+    assert numbers[0][-1] == replay.last[2]
+    assert numbers[1][-1] == replay.last[4]
+
+
+def test_a_shard_in_wire_speed_mode_is_polled_and_resumed(
+    server: KinesisServer, client: WireClient, consumer: str
+) -> None:
+    """Over the network, from the positions of its own records, which the account never saw."""
+    replay = Replay.of(events=5, records_per_event=10, record_bytes=10)
+    server.replay("orders", replay)
+    (shard,) = server.open_shards("orders")
+    place = {"StreamName": "orders", "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = client.post("GetShardIterator", place).json()["ShardIterator"]
+    polled = client.post("GetRecords", {"ShardIterator": iterator}).json()
+    position = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": str(replay.last[3])}
+    subscription = {"ConsumerARN": consumer, "ShardId": shard, "StartingPosition": position}
+    reply = client.post("SubscribeToShard", subscription)
+
+    assert len(polled["Records"]) == 50
+    assert polled["Records"][-1]["SequenceNumber"] == str(replay.last[4])
+    assert reply.read(INITIAL + len(replay.frames[4])).endswith(replay.frames[4])
+
+
 # --- life ---------------------------------------------------------------------------------------
 
 
