@@ -147,19 +147,15 @@ def advance(
 def has_news(
     base: StreamOffset,
     following: StreamOffset,
-    count: Callable[[str, Position, Position], int | None],
+    any_records: Callable[[Sequence[ShardRange]], bool],
 ) -> bool:
     """Whether a batch from ``base`` to ``following`` would do anything for the query.
 
     Records do; so does a shard newly at its end, because its children wait for that to be logged. A
     position that moved over silence does not.
     """
-    for shard_range in ranges(base, following):
-        if isinstance(shard_range.end, ShardEnd):
-            return True
-        if count(shard_range.shard_id, shard_range.start, shard_range.end) != 0:
-            return True
-    return False
+    found = ranges(base, following)
+    return any(isinstance(r.end, ShardEnd) for r in found) or (bool(found) and any_records(found))
 
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[ShardRange]:

@@ -1,66 +1,47 @@
-"""The shard agent: what reads the shards of one stream, their buffers and their Flight server."""
+"""The shard agent: what reads the shards of one stream, their buffers and their Flight server.
+
+``AgentHost`` and ``ShardAgent`` are :class:`~kinesis_ds.agent.interface.Agents` and
+:class:`~kinesis_ds.agent.interface.Agent` in the process that asks.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.context import ShardContext
-from kinesis_ds.agent.decode import Decoding
 from kinesis_ds.agent.lanes import LaneExecutor
 from kinesis_ds.agent.poller import Poller
 from kinesis_ds.agent.polling import Polling
 from kinesis_ds.agent.pool import BufferPool, StreamPool
 from kinesis_ds.agent.runner import SubscriptionRunner
 from kinesis_ds.agent.server import AgentAddress, RangeServer
+from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.agent.subscription import Contention, ShardClosed, Stop, Subscription
 from kinesis_ds.aws.streams import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
-from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
+from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 from kinesis_ds.position import After, ShardEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kinesis_ds.agent.buffer import Held, Moved
+    from kinesis_ds.agent.interface import Diagnose, Limit
     from kinesis_ds.agent.network import NetworkLoop
     from kinesis_ds.agent.shard_runner import ShardRunner
     from kinesis_ds.clock import Clock
-    from kinesis_ds.options import PollingOptions
+    from kinesis_ds.planning import ShardRange
     from kinesis_ds.position import Position
     from kinesis_ds.shards import Shard
 
+__all__ = ["AgentHost", "AgentOptions", "EmbeddedAgents", "ShardAgent"]
+
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class AgentOptions:
-    """What an agent is told once: whose shards, how they are read, and in what form.
-
-    Attributes:
-        consumer_arn: The enhanced fan-out consumer; empty when shards are polled.
-        polling: How they are polled; None when they are subscribed to.
-        retention_s: How long the stream keeps records; None where that is not known.
-    """
-
-    stream: str
-    stream_arn: str
-    consumer_arn: str
-    idle_timeout_s: float
-    fail_on_data_loss: bool
-    host: str
-    silence_s: float = SUBSCRIPTION_SILENCE_S
-    polling: PollingOptions | None = None
-    retention_s: float | None = None
-    deaggregate: bool = True
-    metadata: bool = False
-
-    def decoding(self, shard: Shard) -> Decoding:
-        """How the records of a shard are decoded, here and by a task that reads them itself."""
-        return Decoding(shard.hash_range, self.deaggregate, self.metadata)
 
 
 class AgentHost:
@@ -71,9 +52,9 @@ class AgentHost:
         moved: Set when any position moved, over silence too.
     """
 
-    def __init__(self, buffer_bytes: int) -> None:
+    def __init__(self, buffer_bytes: int, max_records: int = MAX_BUFFERED_RECORDS) -> None:
         self.buffer_bytes = buffer_bytes
-        self.pool = BufferPool(buffer_bytes)
+        self.pool = BufferPool(buffer_bytes, max_records)
         self.lanes = LaneExecutor(threads=max(2, os.cpu_count() or 1))
         self.news = threading.Event()
         self.moved = threading.Event()
@@ -89,6 +70,25 @@ class AgentHost:
         self.lanes.close()
 
 
+class EmbeddedAgents(AgentHost):
+    """The agents of a source, in the process that asks, on its network loop."""
+
+    def __init__(self, buffer_bytes: int, network: NetworkLoop, clock: Clock) -> None:
+        super().__init__(buffer_bytes)
+        self._network = network
+        self._clock = clock
+
+    def agent(
+        self, options: AgentOptions, diagnose: Diagnose, changed: Callable[[], None]
+    ) -> ShardAgent:
+        """An agent for a stream. Close it first."""
+        return ShardAgent(options, self, self._network, self._clock, diagnose, changed)
+
+    def statistics(self) -> dict[str, Any]:
+        """The state of the pool."""
+        return {"pool": asdict(self.pool.statistics())}
+
+
 class ShardAgent:
     """Reads the shards of a stream that it is assigned and serves ranges of them until closed.
 
@@ -98,6 +98,7 @@ class ShardAgent:
     Args:
         diagnose: Coroutine function, shard id to the error that explains its refusals, or None.
         changed: Called on the loop when a shard broke or ended.
+        told: Shard id to whom its buffer tells that it moved, instead of the host.
     """
 
     def __init__(
@@ -106,8 +107,9 @@ class ShardAgent:
         host: AgentHost,
         network: NetworkLoop,
         clock: Clock,
-        diagnose: Callable[[str], Awaitable[KinesisConnectorError | None]],
+        diagnose: Diagnose,
         changed: Callable[[], None],
+        told: Callable[[str], Moved] | None = None,
     ) -> None:
         self._options = options
         self._host = host
@@ -115,6 +117,7 @@ class ShardAgent:
         self._clock = clock
         self._diagnose = diagnose
         self._changed = changed
+        self._told = told
         self._pool = StreamPool(host.pool, options.stream_arn)
         self._lock = threading.Lock()
         self._runners: dict[str, ShardRunner] = {}
@@ -141,7 +144,8 @@ class ShardAgent:
             silence_s=options.silence_s,
             decoding=options.decoding(shard),
         )
-        buffer = ShardBuffer(shard.shard_id, position, self._pool, self._host.tell)
+        moved = self._host.tell if self._told is None else self._told(shard.shard_id)
+        buffer = ShardBuffer(shard.shard_id, position, self._pool, moved)
         lane = self._host.lanes.lane()
         fail = options.fail_on_data_loss
         runner: ShardRunner
@@ -195,31 +199,64 @@ class ShardAgent:
         runner = self._runner(shard_id)
         return runner.buffer if runner is not None else None
 
-    def target(self, shard_id: str, until_ms: int, host_ms: int) -> Position | None:
-        """Where a reader that wants what arrived before ``until_ms`` stops; None while that is not
-        known.
+    def address_of(self, shard_id: str) -> AgentAddress | None:
+        """Where tasks get the ranges of a shard."""
+        return self.address if self._runner(shard_id) is not None else None
+
+    # --- what is held, of many ranges at once ---------------------------------------------------
+
+    def any_records(self, ranges: Sequence[ShardRange]) -> bool:
+        """Whether one of the ranges holds a record, or is not all held and so may hold one."""
+        return any(self.count(r.shard_id, r.start, r.end) != 0 for r in ranges)
+
+    def hold(self, ranges: Sequence[ShardRange], limits: Sequence[Limit] = ()) -> list[Held | None]:
+        """How much is held of each range, within its limits; None where not all of it is."""
+        buffers = [self.buffer(r.shard_id) for r in ranges]
+        return [
+            None if buffer is None else buffer.hold(r.start, r.end, *limit)
+            for buffer, r, limit in zip(
+                buffers, ranges, limits or ((None, None),) * len(ranges), strict=True
+            )
+        ]
+
+    def oldest_ms(self, ranges: Sequence[ShardRange]) -> list[int | None]:
+        """Arrival of the first record held of each range, in milliseconds since the epoch."""
+        buffers = [self.buffer(r.shard_id) for r in ranges]
+        return [
+            None if buffer is None else buffer.oldest_ms(r.start, r.end)
+            for buffer, r in zip(buffers, ranges, strict=True)
+        ]
+
+    def first(self, wanted: ShardRange) -> Held | None:
+        """The first record of a range, with all that shares its sequence number."""
+        buffer = self.buffer(wanted.shard_id)
+        return None if buffer is None else buffer.first(wanted.start, wanted.end)
+
+    def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
+        """Where a reader that wants what arrived before ``until_ms`` stops, in the shards where
+        that is known.
 
         Args:
             until_ms: By the service's clock.
             host_ms: The same moment, or a later one, by this machine's.
         """
-        runner = self._runner(shard_id)
-        if runner is None:
-            return None
-        at_tip = runner.counters.events > 0 and not runner.counters.millis_behind
-        available = runner.buffer.available
-        before = runner.buffer.until(until_ms)
-        if before is not None or isinstance(available, ShardEnd) or at_tip:
-            return before or available
-        seen = available.seen_ms if isinstance(available, After) else None
-        return available if seen is not None and seen >= host_ms else None
+        with self._lock:
+            runners = dict(self._runners)
+        found = {shard: _target(r, until_ms, host_ms) for shard, r in runners.items()}
+        return {shard: target for shard, target in found.items() if target is not None}
+
+    # --- what became of it ----------------------------------------------------------------------
 
     def free(self, positions: Mapping[str, Position]) -> None:
         """Spark has committed up to these positions."""
         for shard_id, position in positions.items():
             runner = self._runner(shard_id)
-            if runner is not None:
-                runner.buffer.free(position)
+            if runner is None:
+                continue
+            runner.buffer.free(position)
+            if isinstance(position, ShardEnd) and not isinstance(runner.buffer.available, ShardEnd):
+                # Read to its end by an agent that is gone; this one had only begun to follow.
+                self._network.post(runner.tell, Stop())
 
     def failure(self) -> KinesisConnectorError | None:
         """Why a shard will deliver nothing more, if one failed."""
@@ -266,3 +303,13 @@ class ShardAgent:
         if buffer is None:
             raise AgentError(f"This agent does not hold shard {shard_id}.")
         return buffer
+
+
+def _target(runner: ShardRunner, until_ms: int, host_ms: int) -> Position | None:
+    at_tip = runner.counters.events > 0 and not runner.counters.millis_behind
+    available = runner.buffer.available
+    before = runner.buffer.until(until_ms)
+    if before is not None or isinstance(available, ShardEnd) or at_tip:
+        return before or available
+    seen = available.seen_ms if isinstance(available, After) else None
+    return available if seen is not None and seen >= host_ms else None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kinesis_ds.offsets import SourceOffset
-from kinesis_ds.planning import ranges, share_out
+from kinesis_ds.planning import ShardRange, ranges, share_out
 from kinesis_ds.position import TRIM_HORIZON, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,18 @@ class Held(Protocol):
     def end(self) -> Position: ...
 
 
-class Buffer(Protocol):
-    """What :class:`kinesis_ds.agent.buffer.ShardBuffer` tells of the records it holds."""
+class Holder(Protocol):
+    """What an agent tells of the records it holds, as :class:`kinesis_ds.agent.interface.Agent`."""
 
     def hold(
         self,
-        start: Position,
-        end: Position,
-        max_records: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Held | None: ...
+        ranges: Sequence[ShardRange],
+        limits: Sequence[tuple[int | None, int | None]] = (),
+    ) -> Sequence[Held | None]: ...
 
-    def first(self, start: Position, end: Position) -> Held | None: ...
+    def oldest_ms(self, ranges: Sequence[ShardRange]) -> Sequence[int | None]: ...
 
-    def oldest_ms(self, start: Position, end: Position) -> int | None: ...
+    def first(self, wanted: ShardRange) -> Held | None: ...
 
 
 class _Name(NamedTuple):
@@ -55,9 +53,7 @@ class _Name(NamedTuple):
 
 @dataclass(frozen=True)
 class _Backlog:
-    buffer: Buffer
-    start: Position
-    end: Position
+    span: ShardRange
     records: int
     nbytes: int
 
@@ -66,33 +62,37 @@ def admit(
     base: SourceOffset,
     following: SourceOffset,
     limits: Limits,
-    buffers: Mapping[str, Callable[[str], Buffer | None]],
+    holders: Mapping[str, Holder],
 ) -> SourceOffset:
     """As much of the batch from ``base`` to ``following`` as the limits allow.
 
     Shared out fairly over the shards of all streams; where not each can have some, those come first
     whose records have waited longest. What shares a sequence number is not parted, and a record (or
-    an aggregate) larger than a limit comes alone, or reading would stand still.
+    an aggregate) larger than a limit comes alone, or reading would stand still. Of a range that is
+    not held (any more) nothing is taken: how much it is, nobody knows.
 
     Args:
-        buffers: By stream, what holds the records of a shard.
+        holders: By stream, who holds the records of its shards.
     """
     if limits.max_records is None and limits.max_bytes is None:
         return following
-    backlog, order = _backlog(base, following, buffers)
+    backlog, order, unknown = _backlog(base, following, holders)
     records = _shares(limits.max_records, {n: b.records for n, b in backlog.items()}, order)
     nbytes = _shares(limits.max_bytes, {n: b.nbytes for n, b in backlog.items()}, order)
-    ends: dict[_Name, Position] = {}
+    ends: dict[_Name, Position] = dict(unknown)
     took = False
-    for name in order:
-        span = backlog[name]
-        held = span.buffer.hold(span.start, span.end, records[name], nbytes[name])
-        ends[name] = held.end if held is not None else span.start
-        took = took or (held is not None and held.records > 0)
+    for arn, names in _by_stream(order).items():
+        held = holders[arn].hold(
+            [backlog[name].span for name in names],
+            [(records[name], nbytes[name]) for name in names],
+        )
+        for name, part in zip(names, held, strict=True):
+            ends[name] = part.end if part is not None else backlog[name].span.start
+            took = took or (part is not None and part.records > 0)
     if order and not took:
-        span = backlog[order[0]]
-        alone = span.buffer.first(span.start, span.end)
-        ends[order[0]] = alone.end if alone is not None else span.end
+        span = backlog[order[0]].span
+        alone = holders[order[0].stream_arn].first(span)
+        ends[order[0]] = alone.end if alone is not None else span.start
     streams = {}
     for arn, stream in following.streams.items():
         shards = dict(stream.shards)
@@ -109,24 +109,36 @@ def admit(
 
 
 def _backlog(
-    base: SourceOffset,
-    following: SourceOffset,
-    buffers: Mapping[str, Callable[[str], Buffer | None]],
-) -> tuple[dict[_Name, _Backlog], list[_Name]]:
-    """What each shard has, and the shards in the order in which their records came."""
+    base: SourceOffset, following: SourceOffset, holders: Mapping[str, Holder]
+) -> tuple[dict[_Name, _Backlog], list[_Name], dict[_Name, Position]]:
+    """What each shard has, the shards in the order in which their records came, and where those
+    stay of which that is not known.
+    """
     backlog: dict[_Name, _Backlog] = {}
     ages: dict[_Name, int] = {}
+    unknown: dict[_Name, Position] = {}
     for arn, stream in following.streams.items():
         if arn not in base.streams:
             continue
-        for span in ranges(base.streams[arn], stream):
-            buffer = buffers[arn](span.shard_id)
-            held = buffer.hold(span.start, span.end) if buffer is not None else None
-            if buffer is not None and held is not None and held.records:
-                name = _Name(arn, span.shard_id)
-                backlog[name] = _Backlog(buffer, span.start, span.end, held.records, held.nbytes)
-                ages[name] = buffer.oldest_ms(span.start, span.end) or 0
-    return backlog, sorted(backlog, key=lambda name: (ages[name], name))
+        spans = ranges(base.streams[arn], stream)
+        filled = []
+        for span, held in zip(spans, holders[arn].hold(spans), strict=True):
+            name = _Name(arn, span.shard_id)
+            if held is None:
+                unknown[name] = span.start
+            elif held.records:
+                backlog[name] = _Backlog(span, held.records, held.nbytes)
+                filled.append(span)
+        for span, oldest in zip(filled, holders[arn].oldest_ms(filled), strict=True):
+            ages[_Name(arn, span.shard_id)] = oldest or 0
+    return backlog, sorted(backlog, key=lambda name: (ages[name], name)), unknown
+
+
+def _by_stream(names: Sequence[_Name]) -> dict[str, list[_Name]]:
+    found: dict[str, list[_Name]] = {}
+    for name in names:
+        found.setdefault(name.stream_arn, []).append(name)
+    return found
 
 
 def _shares(

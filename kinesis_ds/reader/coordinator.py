@@ -7,10 +7,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.agent import AgentHost
+from kinesis_ds.agent.agent import EmbeddedAgents
 from kinesis_ds.agent.network import NetworkLoop
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
@@ -29,6 +28,7 @@ from kinesis_ds.reader.reading import CONTROL_TIMEOUT_S, StreamReading, Until
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kinesis_ds.agent.interface import Agents
     from kinesis_ds.options import AwsOptions, ReadOptions, StreamChoice
     from kinesis_ds.planning import Start
     from kinesis_ds.reader.partition import PlannedRange
@@ -69,7 +69,7 @@ class Coordinator:
         self._new_network = new_network
         self._clock = clock or SystemClock()
         self._network: NetworkLoop | None = None
-        self._host: AgentHost | None = None
+        self._agents: Agents | None = None
         self._readings: dict[str, StreamReading] = {}
         self._pinned: SourceOffset | None = None
         # The end of the last batch that Spark has planned; PySpark 4.0 and 4.1 pass no start.
@@ -111,9 +111,9 @@ class Coordinator:
             return self._pinned
         offset = self._next(base)
         while offset is base and self._until is not None and not self._arrived(base):
-            host = self._opened_host()
-            host.moved.clear()
-            host.moved.wait(_LOOK_S)
+            agents = self._opened_agents()
+            agents.moved.clear()
+            agents.moved.wait(_LOOK_S)
             offset = self._next(base)
         return offset
 
@@ -151,7 +151,7 @@ class Coordinator:
         it; None before anything is read.
         """
         base = self._base
-        if base is None or self._host is None:
+        if base is None or self._agents is None:
             return None
         streams = {
             arn: stream.with_shards({**stream.shards, **self._readings[arn].available()})
@@ -160,7 +160,7 @@ class Coordinator:
         }
         shards = self._shard_counters()
         behind = [s["millis_behind"] for s in shards.values() if s["state"] != "ended"]
-        pool = self._host.pool.statistics()
+        pool = self._agents.statistics()["pool"]
         return {
             **encode_offset(SourceOffset(streams)),
             "lag": {
@@ -168,8 +168,8 @@ class Coordinator:
                 "minMsBehindLatest": min(behind, default=0),
                 "avgMsBehindLatest": sum(behind) // len(behind) if behind else 0,
                 "maxMsBehindLatest": max(behind, default=0),
-                "bufferedRecords": pool.used_records,
-                "bufferedBytes": pool.used_bytes,
+                "bufferedRecords": pool["used_records"],
+                "bufferedBytes": pool["used_bytes"],
             },
             "counters": reported(shards),
         }
@@ -184,8 +184,8 @@ class Coordinator:
         found: dict[str, Any] = {"kind": "source", "stream": ",".join(names)}
         if readings:
             found["consumer"] = readings[0].consumer
-        if self._host is not None:
-            found["pool"] = asdict(self._host.pool.statistics())
+        if self._agents is not None:
+            found.update(self._agents.statistics())
             found["shards"] = self._shard_counters()
         return found
 
@@ -195,14 +195,14 @@ class Coordinator:
             self._statistics_file.close()
         for reading in self._readings.values():
             reading.close()
-        if self._host is not None:
-            self._host.close()
+        if self._agents is not None:
+            self._agents.close()
         if self._network is not None:
             if self._options.deregister:
                 for reading in self._readings.values():
                     reading.deregister()
             self._network.close()
-        self._host = self._network = self._statistics_file = None
+        self._agents = self._network = self._statistics_file = None
         self._readings = {}
 
     def _shard_counters(self) -> dict[str, dict[str, Any]]:
@@ -223,12 +223,12 @@ class Coordinator:
         # once there is a next batch. Waiting for commit would be a deadlock: a full buffer that
         # holds a finished batch can receive nothing, so there would never be a next one.
         self._free(base)
-        host = self._opened_host()
+        agents = self._opened_agents()
         now = self._clock.monotonic()
         overdue = now - self._last_moved > _IDLE_CHECKPOINT_S
-        if base == self._quiet and not host.news.is_set() and not overdue:
+        if base == self._quiet and not agents.news.is_set() and not overdue:
             return base
-        host.news.clear()
+        agents.news.clear()
         known = SourceOffset({arn: self._known(r, base) for arn, r in readings.items()})
         following = SourceOffset(
             {
@@ -244,7 +244,9 @@ class Coordinator:
             for arn, reading in readings.items()
         ):
             limits = Limits(self._options.max_records, self._options.max_bytes)
-            following = admit(known, following, limits, {a: r.hold for a, r in readings.items()})
+            following = admit(known, following, limits, {a: r.agent for a, r in readings.items()})
+            if following == base:
+                return base  # who held what had come is gone; it comes again
         elif not (overdue and encode_offset(following) != encode_offset(base)):
             self._quiet = base
             return base
@@ -336,7 +338,7 @@ class Coordinator:
 
     def _look_up(self, *, fresh: bool = False) -> dict[str, StreamReading]:
         """The streams of the query by ARN, looked up once, or again if nothing reads them yet."""
-        if self._readings and not (fresh and self._host is None):
+        if self._readings and not (fresh and self._agents is None):
             return self._readings
         self._readings = self._find(self._options.choices)
         return self._readings
@@ -396,8 +398,8 @@ class Coordinator:
     def _open(self, base: SourceOffset) -> dict[str, StreamReading]:
         """Start reading at ``base``, once."""
         readings = self._check(base)
-        if self._host is None:
-            self._host = AgentHost(self._options.buffer_bytes)
+        if self._agents is None:
+            self._agents = EmbeddedAgents(self._options.buffer_bytes, self._connect(), self._clock)
             if self._options.diagnostics_dir:
                 self._statistics_file = StatisticsFile(
                     self._options.diagnostics_dir, "source", self.statistics
@@ -405,12 +407,12 @@ class Coordinator:
         if readings.keys() - base.streams.keys() and self._pinned is None:
             self._pinned = self._pin()  # a stream that was added to the query
         for reading in readings.values():
-            reading.open(self._known(reading, base), self._host, resumed=base != self._pinned)
+            reading.open(self._known(reading, base), self._agents, resumed=base != self._pinned)
         return readings
 
-    def _opened_host(self) -> AgentHost:
-        assert self._host is not None
-        return self._host
+    def _opened_agents(self) -> Agents:
+        assert self._agents is not None
+        return self._agents
 
 
 def _origin(start: Offset, end: StreamOffset) -> StreamOffset | None:

@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
 from kinesis_ds.agent.decode import Decoding
+from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.aws.streams import (
     StreamInfo,
     deregister_consumer,
@@ -20,16 +20,15 @@ from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.offsets import StreamOffset
 from kinesis_ds.options import StreamId
 from kinesis_ds.packing import lineage_groups
-from kinesis_ds.planning import advance, first_positions, has_news, ranges
+from kinesis_ds.planning import ShardRange, advance, first_positions, has_news, ranges
 from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, Position, ShardEnd, precedes
 from kinesis_ds.reader.discovery import Discovery, recreated, shard_gone
 from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
 from kinesis_ds.reader.partition import PlannedRange
 
 if TYPE_CHECKING:
-    from kinesis_ds.agent.buffer import ShardBuffer
+    from kinesis_ds.agent.interface import Agent, Agents
     from kinesis_ds.agent.network import NetworkLoop
-    from kinesis_ds.agent.server import AgentAddress
     from kinesis_ds.clock import Clock
     from kinesis_ds.errors import DataLossError
     from kinesis_ds.options import ReadOptions, StreamChoice
@@ -79,7 +78,7 @@ class StreamReading:
         self._listed = listed
         self._network = network
         self._clock = clock
-        self._agent: ShardAgent | None = None
+        self._agent: Agent | None = None
         self._discovery: Discovery | None = None
         self._looking: asyncio.Task[None] | None = None
         self._freed: StreamOffset | None = None
@@ -151,7 +150,7 @@ class StreamReading:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def open(self, base: StreamOffset, host: AgentHost, *, resumed: bool) -> None:
+    def open(self, base: StreamOffset, agents: Agents, *, resumed: bool) -> None:
         """Start reading behind ``base``, once.
 
         Args:
@@ -180,7 +179,7 @@ class StreamReading:
             resumed=resumed,
             clock=self._clock,
         )
-        agent = ShardAgent(
+        agent = agents.agent(
             AgentOptions(
                 stream=info.name,
                 stream_arn=info.arn,
@@ -193,9 +192,6 @@ class StreamReading:
                 deaggregate=options.deaggregate,
                 metadata=options.metadata,
             ),
-            host,
-            network,
-            self._clock,
             diagnose=lambda shard: discovery.explain(network.connection, shard),
             changed=discovery.poke,
         )
@@ -227,16 +223,18 @@ class StreamReading:
         agent, discovery = self._opened()
         available = agent.available()
         if until is not None:
-            for shard_id, reached in available.items():
-                target = agent.target(shard_id, until.service_ms, until.host_ms)
-                if target is not None:
-                    available[shard_id] = _earlier(reached, target)
+            targets = agent.targets(until.service_ms, until.host_ms)
+            for shard_id, target in targets.items():
+                if shard_id in available:
+                    available[shard_id] = _earlier(available[shard_id], target)
         return advance(base, available, discovery.listed, parents_first=self._options.parents_first)
 
     def has_news(self, base: StreamOffset, following: StreamOffset) -> bool:
         """Whether a batch from ``base`` to ``following`` would do anything for the query."""
         agent, _ = self._opened()
-        return base.created_ms != following.created_ms or has_news(base, following, agent.count)
+        return base.created_ms != following.created_ms or has_news(
+            base, following, agent.any_records
+        )
 
     def reached(self, base: StreamOffset, until: Until) -> bool:
         """Whether all that arrived before ``until`` lies before ``base``, as far as shards are
@@ -244,6 +242,8 @@ class StreamReading:
         """
         agent, discovery = self._opened()
         listed, available = discovery.listed, agent.available()
+        targets = agent.targets(until.service_ms, until.host_ms)
+        unread = []
         for shard_id in {*listed, *base.shards}:
             if base.ended(shard_id):
                 continue
@@ -253,7 +253,7 @@ class StreamReading:
                 if any(p in listed and not base.ended(p) for p in parents):
                     continue
                 return False
-            target = agent.target(shard_id, until.service_ms, until.host_ms)
+            target = targets.get(shard_id)
             if target is None:
                 return False
             closed = shard_id in listed and listed[shard_id].closed
@@ -261,7 +261,11 @@ class StreamReading:
                 # All of it that arrived was in time, so its children may hold more that was. They
                 # begin at its end, which is told behind its last record.
                 return False
-        return True
+            start = base.shards.get(shard_id, TRIM_HORIZON)
+            if precedes(start, target):
+                unread.append(ShardRange(shard_id, start, target))
+        # Only silence may lie between. What came since the offset was made is no silence.
+        return not (unread and agent.any_records(unread))
 
     async def knows_all_shards(self) -> bool:
         """Whether the stream has no shard that is not known yet; if it has, they soon are."""
@@ -272,9 +276,10 @@ class StreamReading:
         discovery.poke()
         return False
 
-    def hold(self, shard_id: str) -> ShardBuffer | None:
-        """What is held of a shard that is being read."""
-        return self._agent.buffer(shard_id) if self._agent is not None else None
+    @property
+    def agent(self) -> Agent:
+        """What reads its shards, once it was opened."""
+        return self._opened()[0]
 
     # --- planning -------------------------------------------------------------------------------
 
@@ -285,9 +290,12 @@ class StreamReading:
         tied: dict[str, str] = {}
         if len(found) > 1:
             tied = self._tied([r.shard_id for r in found])
-        for shard_range in found:
-            buffer = self.hold(shard_range.shard_id)
-            held = buffer.hold(shard_range.start, shard_range.end) if buffer is not None else None
+        agent = self._agent
+        holds = agent.hold(found) if agent is not None and found else [None] * len(found)
+        for shard_range, held in zip(found, holds, strict=True):
+            address = None
+            if agent is not None and held is not None:
+                address = agent.address_of(shard_range.shard_id)
             if held is not None and not held.records:
                 continue
             if held is None and self._lost(shard_range.shard_id, shard_range.start):
@@ -300,7 +308,7 @@ class StreamReading:
                     start=shard_range.start,
                     end=shard_range.end,
                     records=held.records if held is not None else None,
-                    agent=self._address() if held is not None else None,
+                    agent=address,
                     fail_on_data_loss=self._options.fail_on_data_loss,
                     nbytes=held.nbytes if held is not None else None,
                     lineage=tied.get(shard_range.shard_id, ""),
@@ -346,10 +354,6 @@ class StreamReading:
             shard.hash_range if shard is not None else None, options.deaggregate, options.metadata
         )
 
-    def _address(self) -> AgentAddress:
-        agent, _ = self._opened()
-        return agent.address
-
     # --- ending ---------------------------------------------------------------------------------
 
     def statistics(self) -> dict[str, dict[str, Any]]:
@@ -382,7 +386,7 @@ class StreamReading:
         except KinesisConnectorError as exc:
             logger.warning("the consumer %s was not deregistered: %s", consumer, exc)
 
-    def _opened(self) -> tuple[ShardAgent, Discovery]:
+    def _opened(self) -> tuple[Agent, Discovery]:
         if self._agent is None or self._discovery is None:
             raise InternalError(f"{self.label} was not opened.", "Please report this.")
         return self._agent, self._discovery

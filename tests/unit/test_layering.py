@@ -32,6 +32,7 @@ PURE = [
     "agent/frames",
     "agent/polling",
     "agent/kpl",
+    "agent/settings",
     "kpl",
     "testing/account",
     "testing/changing",
