@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
         ("sink_smoothness", r"kinesis_ds against the model: rows/s \d+\.\d+, gaps"),
         ("sink_hot_shard", r"\n +2 +[\d.]+ +[\d.]+ +\d+% +\d+%\n"),
         ("sink_ordering", r"\n +10000 +on +\d+ +\d+ +[\d.]+%\n"),
+        ("scale", r"\nkinesis_ds +http2 +10 +[\d.]+ "),
     ],
-    ids=["smoothness", "hot shard", "ordering"],
+    ids=["smoothness", "hot shard", "ordering", "scale"],
 )
 def test_a_benchmark_ends_with_its_table(name: str, said: str) -> None:
     """``--quick`` writes far less, and does all the same."""
