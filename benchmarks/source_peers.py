@@ -1,0 +1,193 @@
+"""What the source is compared with, as data sources that a user could write. Nothing of them is
+used by the connector.
+
+* :class:`Ceiling` makes the batches that the source would give, from memory, in ``read`` itself.
+* :class:`PlainFanOut` has tasks that call boto3's ``subscribe_to_shard`` and yield its records, as
+  botocore's own event parser gives them, as tuples.
+* :class:`PlainPolling` does the same with ``get_records``.
+
+Each runs an empty batch first, as the source does. The peers then read all in one batch: in the
+next one they would be refused a subscription for five seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from kinesis_ds.agent.decode import decode_event
+from kinesis_ds.agent.frames import MessageParser
+from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.schema import SOURCE_DDL, to_source_batch
+from kinesis_ds.testing import Replay
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STREAM = "orders"
+
+
+@dataclass(frozen=True)
+class Share(InputPartition):
+    """What one task reads: so many records, of a shard if there is any."""
+
+    records: int
+    shard_id: str = ""
+
+
+class _Planned(DataSourceStreamReader):
+    """An empty batch, then so many of the same tasks."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+        self._asked = 0
+
+    def tasks(self) -> list[Share]:
+        """Of each batch."""
+        raise NotImplementedError
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"batch": 0}
+
+    def latestOffset(self, start: object = None, limit: object = None) -> dict[str, int]:
+        self._asked = min(self._asked + 1, 1 + int(self.options.get("batches", 1)))
+        return {"batch": self._asked}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Share]:
+        return self.tasks() if end["batch"] > max(start["batch"], 1) else []
+
+
+class Ceiling(DataSource):
+    """Options: ``batches``, ``tasks`` a batch, ``events`` a task, of ``records`` of ``bytes``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ceiling"
+
+    def schema(self) -> str:
+        return SOURCE_DDL
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:
+        return _CeilingReader(dict(self.options))
+
+
+class _CeilingReader(_Planned):
+    def tasks(self) -> list[Share]:
+        records = int(self.options["events"]) * int(self.options["records"])
+        return [Share(records) for _ in range(int(self.options["tasks"]))]
+
+    def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
+        batch = _batch(int(self.options["records"]), int(self.options["bytes"]))
+        for _ in range(partition.records // batch.num_rows):
+            yield batch
+
+
+@functools.cache
+def _batch(records: int, record_bytes: int) -> pa.RecordBatch:
+    """What the source makes of an event."""
+    parser = MessageParser()
+    parser.feed(Replay.of(1, records, record_bytes).frames[0])
+    message = parser.take()
+    assert message is not None
+    decoded = decode_event(message.payload, TRIM_HORIZON).records
+    assert decoded is not None
+    return to_source_batch(decoded.batch, _STREAM, "shardId-000000000000")
+
+
+class PlainFanOut(DataSource):
+    """Options: ``endpoint``, ``stream``, ``consumer`` (ARN), ``shards``, ``records`` a shard."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "plain_fan_out"
+
+    def schema(self) -> str:
+        return SOURCE_DDL
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:
+        return _FanOutReader(dict(self.options))
+
+
+class _Shards(_Planned):
+    def tasks(self) -> list[Share]:
+        records = int(self.options["records"])
+        return [
+            Share(records, f"shardId-{shard:012}") for shard in range(int(self.options["shards"]))
+        ]
+
+
+class _FanOutReader(_Shards):
+    def read(self, partition: Share) -> Iterator[tuple[Any, ...]]:
+        answer = _client(self.options["endpoint"]).subscribe_to_shard(
+            ConsumerARN=self.options["consumer"],
+            ShardId=partition.shard_id,
+            StartingPosition={"Type": "TRIM_HORIZON"},
+        )
+        left = partition.records
+        with contextlib.closing(answer["EventStream"]) as events:
+            for event in events:
+                records = event["SubscribeToShardEvent"]["Records"]
+                yield from _rows(records, self.options["stream"], partition.shard_id)
+                left -= len(records)
+                if left <= 0:
+                    return
+
+
+class PlainPolling(DataSource):
+    """Options: as those of :class:`PlainFanOut`, without the consumer."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "plain_polling"
+
+    def schema(self) -> str:
+        return SOURCE_DDL
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:
+        return _PollingReader(dict(self.options))
+
+
+class _PollingReader(_Shards):
+    def read(self, partition: Share) -> Iterator[tuple[Any, ...]]:
+        client = _client(self.options["endpoint"])
+        iterator = client.get_shard_iterator(
+            StreamName=self.options["stream"],
+            ShardId=partition.shard_id,
+            ShardIteratorType="TRIM_HORIZON",
+        )["ShardIterator"]
+        left = partition.records
+        while left > 0:
+            answer = client.get_records(ShardIterator=iterator)
+            yield from _rows(answer["Records"], self.options["stream"], partition.shard_id)
+            left -= len(answer["Records"])
+            iterator = answer["NextShardIterator"]
+
+
+def _rows(records: list[dict[str, Any]], stream: str, shard_id: str) -> Iterator[tuple[Any, ...]]:
+    for record in records:
+        yield (
+            record["PartitionKey"],
+            record["Data"],
+            stream,
+            shard_id,
+            record["SequenceNumber"],
+            record["ApproximateArrivalTimestamp"],
+        )
+
+
+@functools.cache
+def _client(endpoint: str) -> Any:
+    """One a worker, which keeps it for its next tasks."""
+    return boto3.client(
+        "kinesis",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106  # of the double
+    )
