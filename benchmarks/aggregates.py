@@ -1,10 +1,12 @@
 """Aggregates of the KPL, made and taken apart: this connector against AWS's own library.
 
-``python -m benchmarks.aggregates`` does the same work both ways, on one core, and prints the best
-of several rounds. Making them, both are given the limit of 50 KB an aggregate. Taking them apart,
-both check the sum and parse; ours checks hash keys against the shard's as well, and ends in an
-Arrow batch, AWS's in one dictionary a record. With record ids, AWS's library has nothing to compare
-with: the ratio is to its rate without.
+    python -m benchmarks.aggregates [--quick] [--json FILE] [--chart FILE]
+
+The same work is done both ways, on one core; the best of several rounds counts, in CPU time. Making
+them, both are given the limit of 50 KB an aggregate. Taking them apart, both check the sum and
+parse; ours checks hash keys against the shard's as well, and ends in an Arrow batch, AWS's in one
+dictionary a record. With record ids, AWS's library has nothing to compare with: the ratio is to its
+rate without.
 """
 
 from __future__ import annotations
@@ -12,17 +14,21 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
+from benchmarks.report import Report, arguments, table
 from kinesis_ds.agent.decode import Decoding, decode_records
 from kinesis_ds.limits import KIB, MAX_HASH_KEY, MIB
 from kinesis_ds.position import TRIM_HORIZON
 from kinesis_ds.writer.aggregating import Aggregator
 from kinesis_ds.writer.records import Record, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIZES = ((100, 440), (1_000, 50), (10_000, 5))  # of user records: bytes, and how many an aggregate
 AGGREGATES = 40
@@ -43,13 +49,13 @@ def aggregates(record_size: int, records: int, keys: int) -> list[bytes]:
     return found
 
 
-def best_rate(take_apart: Callable[[], int]) -> float:
-    """User records a second, best of the rounds."""
+def best_rate(work: Callable[[], int], rounds: int) -> float:
+    """User records a CPU second, best of the rounds."""
     best = 0.0
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        rows = take_apart()
-        best = max(best, rows / (time.perf_counter() - start))
+    for _ in range(rounds):
+        start = time.process_time()
+        rows = work()
+        best = max(best, rows / (time.process_time() - start))
     return best
 
 
@@ -75,11 +81,8 @@ def theirs_make(records: list[Record]) -> list[int]:
     return [*made, last.get_num_user_records()]
 
 
-def making() -> None:
+def making(rounds: int) -> Iterator[dict[str, Any]]:
     """Rates of the encoders."""
-    print(f"{'record':>8} {'keys':>8} {'ids':>5} {'AWS':>14} {'kinesis_ds':>14} ", end="")
-    print(f"{'kinesis_ds':>12} {'ratio':>7}")
-    print(f"{'bytes':>8} {'':>8} {'':>5} {'records/s':>14} {'records/s':>14} {'MB/s':>12} {'':>7}")
     for size, records in SIZES:
         many = records * AGGREGATES
         for keys in (many, 5):
@@ -98,20 +101,13 @@ def making() -> None:
                 return sum(ours_make(records, PREFIX))
 
             assert theirs() == ours() == with_ids() == many
-            peer = best_rate(theirs)
-            for ids, own in (("no", best_rate(ours)), ("yes", best_rate(with_ids))):
-                print(
-                    f"{size:>8} {keys:>8} {ids:>5} {peer:>14,.0f} {own:>14,.0f} "
-                    f"{own * size / 1e6:>12.1f} {own / peer:>7.1f}"
-                )
+            peer = best_rate(theirs, rounds)
+            yield _row("made", size, keys, best_rate(ours, rounds), peer)
+            yield _row("made, with ids", size, keys, best_rate(with_ids, rounds), peer)
 
 
-def taking_apart() -> None:
+def taking_apart(rounds: int) -> Iterator[dict[str, Any]]:
     """Rates of the decoders."""
-    print(
-        f"{'record':>8} {'keys':>8} {'AWS':>14} {'kinesis_ds':>14} {'kinesis_ds':>12} {'ratio':>7}"
-    )
-    print(f"{'bytes':>8} {'':>8} {'records/s':>14} {'records/s':>14} {'MB/s':>12} {'':>7}")
     for size, records in SIZES:
         for keys in (records, 5):
             data = [base64.b64encode(d).decode() for d in aggregates(size, records, keys)]
@@ -145,19 +141,42 @@ def taking_apart() -> None:
                 return sum(1 for _ in iter_deaggregate_records(records))
 
             assert ours() == theirs() == records * AGGREGATES
-            peer, own = best_rate(theirs), best_rate(ours)
-            print(
-                f"{size:>8} {keys:>8} {peer:>14,.0f} {own:>14,.0f} {own * size / 1e6:>12.1f} "
-                f"{own / peer:>7.1f}"
-            )
+            peer = best_rate(theirs, rounds)
+            yield _row("taken apart", size, keys, best_rate(ours, rounds), peer)
+
+
+def _row(what: str, size: int, keys: int, own: float, peer: float) -> dict[str, Any]:
+    return {
+        "what": what,
+        "record": size,
+        "keys": keys,
+        "AWS, records/s": peer,
+        "kinesis_ds, records/s": own,
+        "MB/s": own * size / 1e6,
+        "ratio": own / peer,
+    }
+
+
+def draw(rows: list[dict[str, Any]]) -> Callable[[Figure], None]:
+    def into(figure: Figure) -> None:
+        axes = figure.subplots()
+        names = [f"{row['what']}, {row['record']:,} B, {row['keys']} keys" for row in rows]
+        axes.barh(names, [row["ratio"] for row in rows])
+        axes.invert_yaxis()
+        axes.axvline(1, color="gray", linewidth=0.8)
+        axes.set_xlabel("user records a CPU second, times those of AWS's library")
+
+    return into
 
 
 def main() -> None:
-    print("Made:")
-    making()
-    print()
-    print("Taken apart:")
-    taking_apart()
+    args = arguments(__doc__)
+    report = Report("aggregates", args)
+    rounds = 1 if args.quick else ROUNDS
+    report.rows = [*making(rounds), *taking_apart(rounds)]
+    formats = {"AWS, records/s": ",.0f", "kinesis_ds, records/s": ",.0f", "MB/s": ".1f"}
+    print(table(report.rows, {**formats, "ratio": ".1f"}))
+    report.finish(draw(report.rows))
 
 
 if __name__ == "__main__":

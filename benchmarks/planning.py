@@ -1,6 +1,6 @@
 """What a batch of a stream with many shards costs the driver, step by step.
 
-    python -m benchmarks.planning [--shards 10000]
+    python -m benchmarks.planning [--quick] [--json FILE] [--chart FILE]
 
 Everything is real but for the network: the buffers hold records, the offsets are those of Spark's
 log. The last lines are a batch as Spark asks for it, and the look of a source at rest; the ratio is
@@ -9,46 +9,67 @@ to parsing the offset's JSON with the standard library, which Spark does anyway.
 
 from __future__ import annotations
 
-import argparse
 import json
 import pickle
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kinesis_ds.agent.buffer import ShardBuffer
+from benchmarks.report import Report, arguments, table
+from kinesis_ds.agent.buffer import Held, ShardBuffer
 from kinesis_ds.agent.decode import Records
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.offsets import SourceOffset, StreamOffset, decode_offset, encode_offset
 from kinesis_ds.packing import pack
-from kinesis_ds.planning import advance, has_news, ranges
+from kinesis_ds.planning import ShardRange, advance, has_news, ranges
 from kinesis_ds.position import After, Position
 from kinesis_ds.reader.admission import Limits, admit
 from kinesis_ds.reader.partition import PlannedRange, RangePartition
 from kinesis_ds.schema import RECORD_SCHEMA
 from kinesis_ds.shards import Shard
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 FIRST = 49_645_821_385_263_812_345_678_901_234_567_890_123_456_789_012_345_678_900
 RECORDS_A_SHARD = 10
+REPEATS = 5
+FLOOR = "json.loads of the offset"
+WHOLE = "a batch, all of it, without limits"
+AT_REST = "at rest: compare the offset with the last"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--shards", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
-    rows = measure(args.shards, args.repeats)
-    floor = rows["json.loads of the offset"]
-    print(f"{args.shards} shards, {RECORDS_A_SHARD} records in each; median of {args.repeats} runs")
-    print(f"{'step':<44}{'ms':>10}{'ratio':>10}")
-    for step, seconds in rows.items():
-        print(f"{step:<44}{seconds * 1000:>10.1f}{seconds / floor:>10.2f}")
+    args = arguments(__doc__)
+    report = Report("planning", args)
+    for shards in (100, 1_000) if args.quick else (100, 1_000, 10_000):
+        took = measure(shards, REPEATS)
+        floor = took[FLOOR]
+        report.rows += [
+            {"shards": shards, "step": step, "ms": seconds * 1000, "ratio": seconds / floor}
+            for step, seconds in took.items()
+        ]
+    print(f"{RECORDS_A_SHARD} records in each shard; median of {REPEATS} runs, in CPU time")
+    print(table(report.rows, {"step": "<44", "ms": ".2f", "ratio": ".2f"}))
+    report.finish(draw(report.rows))
+
+
+def draw(rows: list[dict[str, Any]]) -> Callable[[Figure], None]:
+    def into(figure: Figure) -> None:
+        axes = figure.subplots()
+        for step in (FLOOR, WHOLE, AT_REST):
+            of_step = [row for row in rows if row["step"] == step]
+            shards, ms = [r["shards"] for r in of_step], [r["ms"] for r in of_step]
+            axes.loglog(shards, ms, marker="o", label=step)
+        axes.set_xlabel("shards")
+        axes.set_ylabel("milliseconds")
+        axes.legend()
+
+    return into
 
 
 def measure(shards: int, repeats: int) -> dict[str, float]:
@@ -68,19 +89,18 @@ def measure(shards: int, repeats: int) -> dict[str, float]:
 
     end = following()
 
-    def news() -> bool:
-        def count(shard: str, low: Position, high: Position) -> int | None:
-            return buffers[shard].count(low, high)
+    agent = _Agent(buffers)
 
-        return has_news(base.streams[ARN], end.streams[ARN], count)
+    def news() -> bool:
+        return has_news(base.streams[ARN], end.streams[ARN], agent.any_records)
 
     def limited() -> SourceOffset:
-        return admit(base, end, Limits(max_records=shards), {ARN: buffers.get})
+        return admit(base, end, Limits(max_records=shards), {ARN: agent})
 
     def planned() -> list[PlannedRange]:
         found = []
-        for r in ranges(base.streams[ARN], end.streams[ARN]):
-            held = buffers[r.shard_id].hold(r.start, r.end)
+        asked = ranges(base.streams[ARN], end.streams[ARN])
+        for r, held in zip(asked, agent.hold(asked), strict=True):
             assert held is not None
             found.append(
                 PlannedRange(
@@ -112,7 +132,7 @@ def measure(shards: int, repeats: int) -> dict[str, float]:
 
     raw = json.loads(text)
     steps: dict[str, Callable[[], Any]] = {
-        "json.loads of the offset": lambda: json.loads(text),
+        FLOOR: lambda: json.loads(text),
         "decode the offset": lambda: decode_offset(raw),
         "where every shard can go (advance)": following,
         "is there anything to do (has_news)": news,
@@ -121,10 +141,35 @@ def measure(shards: int, repeats: int) -> dict[str, float]:
         "pack into tasks": packed,
         "pickle the tasks": lambda: [pickle.dumps(task) for task in tasks],
         "encode the offset": lambda: json.dumps(encode_offset(end)),
-        "a batch, all of it, without limits": whole,
-        "at rest: compare the offset with the last": lambda: raw == json.loads(text),
+        WHOLE: whole,
+        AT_REST: lambda: raw == json.loads(text),
     }
     return {step: _median(work, repeats) for step, work in steps.items()}
+
+
+class _Agent:
+    """Answers what plans ask as an agent in the driver's process does."""
+
+    def __init__(self, buffers: dict[str, ShardBuffer]) -> None:
+        self._buffers = buffers
+
+    def any_records(self, asked: Sequence[ShardRange]) -> bool:
+        return any(self._buffers[r.shard_id].count(r.start, r.end) != 0 for r in asked)
+
+    def hold(
+        self, asked: Sequence[ShardRange], limits: Sequence[tuple[int | None, int | None]] = ()
+    ) -> list[Held | None]:
+        limits = limits or ((None, None),) * len(asked)
+        return [
+            self._buffers[r.shard_id].hold(r.start, r.end, *limit)
+            for r, limit in zip(asked, limits, strict=True)
+        ]
+
+    def oldest_ms(self, asked: Sequence[ShardRange]) -> list[int | None]:
+        return [self._buffers[r.shard_id].oldest_ms(r.start, r.end) for r in asked]
+
+    def first(self, wanted: ShardRange) -> Held | None:
+        return self._buffers[wanted.shard_id].first(wanted.start, wanted.end)
 
 
 def _buffers(ids: list[str]) -> dict[str, ShardBuffer]:
@@ -150,9 +195,9 @@ def _buffers(ids: list[str]) -> dict[str, ShardBuffer]:
 def _median(work: Callable[[], Any], repeats: int) -> float:
     took = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         work()
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     return statistics.median(took)
 
 
