@@ -40,6 +40,14 @@ def _arguments() -> argparse.Namespace:
         "beforehand, as fast as they are taken (for benchmarks)",
     )
     parser.add_argument(
+        "--swallow",
+        action="append",
+        default=[],
+        metavar="NAME[:SHARDS]",
+        help="create a stream that acknowledges what is put into it as fast as it comes, and keeps "
+        "nothing (for benchmarks)",
+    )
+    parser.add_argument(
         "--speed",
         type=float,
         default=1.0,
@@ -78,6 +86,11 @@ def main() -> int:
             name, _, shards = wanted.partition(":")
             server.create_stream(name, int(shards or 1))
             _say(f"stream {name}: {len(server.open_shards(name))} shards")
+        for wanted in arguments.swallow:
+            name, _, shards = wanted.partition(":")
+            server.create_stream(name, int(shards or 1))
+            server.swallow(name)
+            _say(f"stream {name}: {shards or 1} shards that keep nothing, at wire speed")
         for wanted in arguments.replay:
             name, shards, megabytes, record_bytes = wanted.split(":")
             server.create_stream(name, int(shards))

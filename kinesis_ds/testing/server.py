@@ -20,6 +20,7 @@ from kinesis_ds.testing.clock import Changes, ScaledClock, ServerClock
 from kinesis_ds.testing.endpoint import Endpoint
 from kinesis_ds.testing.http import http1_protocol
 from kinesis_ds.testing.settings import Settings
+from kinesis_ds.testing.swallowing import Swallow
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -334,6 +335,15 @@ class KinesisServer:
         """Wire-speed mode: each shard of the stream sends these events to its subscribers."""
         shards = self.open_shards(stream)
         self._tell(lambda e: e.replays.update({(stream, shard): replay for shard in shards}))
+
+    def swallow(self, stream: str) -> None:
+        """Wire-speed mode: PutRecords into the stream is acknowledged, and nothing kept."""
+
+        def swallow(endpoint: Endpoint) -> None:
+            shards = endpoint.account.streams[stream].shards.values()
+            endpoint.swallows[stream] = Swallow(sorted((s.first_hash, s.shard_id) for s in shards))
+
+        self._tell(swallow)
 
     # --- faults ---------------------------------------------------------------------------------
 
