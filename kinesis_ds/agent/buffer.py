@@ -105,6 +105,9 @@ class ShardBuffer:
                 # Decoded late, when the end had been confirmed: nothing new can be in it.
                 records, nbytes = None, 0
             else:
+                if records and _within(records.last, self._start):
+                    # Freed before it came: it was planned from an agent that is gone.
+                    records, nbytes = None, 0
                 if records:
                     self._chunks.append(_Chunk(records, nbytes))
                 self._available = position

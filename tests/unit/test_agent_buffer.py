@@ -453,3 +453,20 @@ def test_closing_a_buffer_gives_everything_back() -> None:
 
     statistics = buffer._pool.statistics()
     assert (statistics.used_bytes, statistics.used_records) == (0, 0)
+
+
+def test_what_was_freed_before_it_came_takes_no_room() -> None:
+    """An agent that follows one that died meets again what tasks have read from Kinesis meanwhile;
+    nobody would free it a second time, and it could fill the whole buffer.
+    """
+    pool = BufferPool(1 << 20)
+    buffer = ShardBuffer("s", TRIM_HORIZON, pool)
+    buffer.free(After("30"))
+    for first in (10, 30, 50):
+        pool.request("s", 1000, lambda: None)
+        buffer.append(records([first, first + 10]), After(str(first + 10)), 1000)
+
+    assert pool.statistics().used_records == 4
+    assert held(buffer, After("30"), After("60")) == [40, 50, 60]
+    buffer.free(After("60"))
+    assert (pool.statistics().used_bytes, pool.statistics().used_records) == (0, 0)
