@@ -1,9 +1,11 @@
 # The front door: `make help`. It needs make, Python 3.10+, Java 17 and Node 18+ and installs the rest
-# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, PYTEST_ARGS, MATRIX_ARGS, SEEDS.
+# into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS,
+# MATRIX_ARGS, SEEDS.
 
 PYTHON ?= python3
 PYSPARK ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 PYTEST_ARGS ?=
 SEEDS ?= 1-20
 
@@ -40,7 +42,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit spark integration contract chaos demo check format docs oldest matrix localstack clean
+.PHONY: help setup test unit spark integration contract chaos demo bench check format docs oldest matrix localstack clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +79,9 @@ chaos: setup ## Run chaos seeds against our double: make chaos SEEDS=1-20.
 
 demo: setup ## Write, kill, restart, reshard, read, and count: the verdict goes to demo-report.json.
 	$(PY) -m examples.demo $(DEMO_ARGS)
+
+bench: setup ## Run all benchmarks, for 20 minutes; tables and charts go to benchmarks/results.
+	$(PY) -m benchmarks $(BENCH_ARGS)
 
 check: setup ## Lint, format check and types.
 	$(PY) -m ruff check
