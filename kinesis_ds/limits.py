@@ -51,3 +51,6 @@ SUBSCRIPTION_SILENCE_S: Final = 40.0
 MAX_FRAME_BYTES: Final = 128 * MIB
 # Ours. A buffered record costs a few dozen bytes of bookkeeping even when it is empty.
 MAX_BUFFERED_RECORDS: Final = 8_000_000
+# Ours. Each has a network loop and decoding threads of its own; more only cost memory on any
+# machine that one driver gets.
+MAX_AGENT_PROCESSES: Final = 32

@@ -13,6 +13,7 @@ from kinesis_ds.limits import (
     GET_RECORDS_BYTES_PER_S,
     GET_RECORDS_MAX_RECORDS,
     GET_RECORDS_MIN_INTERVAL_S,
+    MAX_AGENT_PROCESSES,
     MIB,
     PUT_RECORDS_MAX_BYTES,
     PUT_RECORDS_MAX_RECORDS,
@@ -415,6 +416,16 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
         kinds.agent_placement,
         "Where the shard agents run. This version knows `driver`.",
         default="driver",
+        modes=_READ,
+        kind="stream",
+    ),
+    Option(
+        "agentProcesses",
+        kinds.count(1, MAX_AGENT_PROCESSES),
+        "How many processes on the driver read the shards, each with an equal part of "
+        "`fetchBufferSize`. 1 is the source's own process, which uses about one core. Above that "
+        "the source starts them, spreads the shards over them and replaces one that dies.",
+        default="1",
         modes=_READ,
         kind="stream",
     ),

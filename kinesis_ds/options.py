@@ -126,6 +126,7 @@ class ReadOptions:
     shards_per_task: int | None
     max_tasks: int | None
     buffer_bytes: int
+    agent_processes: int
     discovery_interval_s: float
     idle_timeout_s: float
     agent_host: str
@@ -234,6 +235,7 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
         shards_per_task=v["shardsPerTask"],
         max_tasks=v["maxPartitions"],
         buffer_bytes=v["fetchBufferSize"],
+        agent_processes=v["agentProcesses"],
         discovery_interval_s=v["shardFetchInterval"],
         idle_timeout_s=v["subscriptionIdleTimeout"],
         agent_host=v["agentHost"],

@@ -1,6 +1,4 @@
-"""The driver's side of the source: knows the positions, plans exact ranges, owns the embedded
-agents.
-"""
+"""The driver's side of the source: knows the positions, plans exact ranges, owns the agents."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import EmbeddedAgents
 from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.agent.processes import AgentProcesses
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
 from kinesis_ds.aws.transport import require
@@ -57,6 +56,7 @@ class Coordinator:
         options: What the user asked for.
         clock: For deadlines and the pinned start.
         new_network: Makes the network loop; a test may let its time pass faster.
+        new_processes: Starts agent processes, where there are any.
     """
 
     def __init__(
@@ -64,8 +64,10 @@ class Coordinator:
         options: ReadOptions,
         clock: Clock | None = None,
         new_network: Callable[[AwsOptions], NetworkLoop] = NetworkLoop,
+        new_processes: Callable[..., Agents] = AgentProcesses,
     ) -> None:
         self._options = options
+        self._new_processes = new_processes
         self._new_network = new_network
         self._clock = clock or SystemClock()
         self._network: NetworkLoop | None = None
@@ -399,7 +401,7 @@ class Coordinator:
         """Start reading at ``base``, once."""
         readings = self._check(base)
         if self._agents is None:
-            self._agents = EmbeddedAgents(self._options.buffer_bytes, self._connect(), self._clock)
+            self._agents = self._new_agents()
             if self._options.diagnostics_dir:
                 self._statistics_file = StatisticsFile(
                     self._options.diagnostics_dir, "source", self.statistics
@@ -409,6 +411,14 @@ class Coordinator:
         for reading in readings.values():
             reading.open(self._known(reading, base), self._agents, resumed=base != self._pinned)
         return readings
+
+    def _new_agents(self) -> Agents:
+        options, network = self._options, self._connect()
+        if options.agent_processes == 1:
+            return EmbeddedAgents(options.buffer_bytes, network, self._clock)
+        return self._new_processes(
+            options.agent_processes, options.buffer_bytes, options.aws, network, self._clock
+        )
 
     def _opened_agents(self) -> Agents:
         assert self._agents is not None

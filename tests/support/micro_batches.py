@@ -9,6 +9,7 @@ Every batch's records are kept, and a batch read again must give the same ones.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ from kinesis_ds.options import ReadOptions, parse_read_options
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.task import read_planned
 from tests.support.fast import fast_network
+from tests.support.fast_agent import fast_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
     from kinesis_ds.clock import Clock
     from kinesis_ds.reader.partition import PlannedRange
+
+# ``KINESIS_AGENT_PROCESSES=2 pytest tests/fault tests/source`` runs the stories of queries over so
+# many agent processes.
+AGENT_PROCESSES = os.environ.get("KINESIS_AGENT_PROCESSES", "1")
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,14 @@ class MicroBatches:
         clock: Clock,
         source: Source | None = None,
     ) -> None:
-        self.options = parse_read_options({"initialPosition": "trim_horizon", **options})
+        usual = {"initialPosition": "trim_horizon", "agentProcesses": AGENT_PROCESSES}
+        self.options = parse_read_options({**usual, **options})
         self.folder = folder
         for name in ("offsets", "commits", "out"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        self.coordinator = source or Coordinator(self.options, clock, fast_network)
+        self.coordinator = source or Coordinator(
+            self.options, clock, fast_network, fast_processes(clock)
+        )
         self.replayed = 0
         self._restarted = bool(self._logged())
 

@@ -71,6 +71,7 @@ def test_defaults_of_a_source() -> None:
         shards_per_task=None,
         max_tasks=None,
         buffer_bytes=256 * MIB,
+        agent_processes=1,
         discovery_interval_s=10.0,
         idle_timeout_s=30.0,
         agent_host="127.0.0.1",

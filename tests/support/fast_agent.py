@@ -1,0 +1,47 @@
+"""Agent processes in time that passes faster: how a test starts them, and what they are.
+
+``python -m tests.support.fast_agent <wall> <monotonic>`` is one, with a clock that showed ``wall``
+when the machine's monotonic one did ``monotonic``, so that it agrees with the double's.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kinesis_ds.agent.__main__ import connection
+from kinesis_ds.agent.child import Patience
+from kinesis_ds.agent.process import run
+from kinesis_ds.agent.processes import AgentProcesses
+from kinesis_ds.testing import ScaledClock
+from tests.support.fast import SPEED, fast_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_ds.clock import Clock
+
+# A fast loop counts its time, and the processes live in the machine's.
+PATIENCE = Patience(answer_s=60 * SPEED, silence_s=60 * SPEED, stop_s=8 * SPEED)
+
+
+def fast_processes(clock: Clock, patience: Patience = PATIENCE) -> Callable[..., AgentProcesses]:
+    """What a coordinator starts instead, for a double with this clock."""
+    agrees = (str(clock.wall()), str(time.monotonic()))
+    command = (sys.executable, "-m", "tests.support.fast_agent", *agrees)
+    return functools.partial(AgentProcesses, command=command, patience=patience)
+
+
+def main() -> int:
+    """The program."""
+    wall, monotonic = map(float, sys.argv[1:])
+    clock = ScaledClock(SPEED)
+    showing = wall + (time.monotonic() - monotonic) * SPEED
+    clock.advance(max(0.0, showing - clock.wall()))
+    return run(connection(), fast_network, clock)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
