@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pybase64 import b64decode
 
+from kinesis_ds.agent.columns import Columns, columns_of
 from kinesis_ds.agent.kpl import MalformedAggregateError, split
 from kinesis_ds.errors import ProtocolError, shown
 from kinesis_ds.kpl import MAGIC
@@ -21,12 +22,10 @@ from kinesis_ds.position import MAX_DIGITS, After, At, AtTimestamp, Position, is
 from kinesis_ds.schema import METADATA_SCHEMA, RECORD_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _NOT_ENCRYPTED = "NONE"
 _ENCRYPTIONS = (_NOT_ENCRYPTED, None, "KMS")
-# From so many records on, Arrow looks them through faster than a loop does.
-_WORTH_A_KERNEL = 100
 
 
 @dataclass(frozen=True)
@@ -108,21 +107,27 @@ def decode_event(
         ProtocolError: Not what Kinesis documents. Nothing is skipped silently.
     """
     try:
-        raw = orjson.loads(payload)
+        columns: Columns | None
+        found = columns_of(payload)
+        if found is not None:
+            raw, columns = found
+        else:
+            raw = orjson.loads(payload)
+            items = raw["Records"]
+            if not isinstance(items, list):
+                raise TypeError("the records are no list")
+            columns = _columns(items) if items else None
         continuation = raw.get("ContinuationSequenceNumber")
         if continuation is not None and not is_number(continuation):
             raise ValueError("a continuation that is no sequence number")
-        items = raw["Records"]
-        if not isinstance(items, list):
-            raise TypeError("the records are no list")
         return Event(
-            records=decode_records(items, position, decoding),
-            received=len(items),
+            records=_records(columns, position, decoding) if columns is not None else None,
+            received=len(columns.data) if columns is not None else 0,
             continuation=continuation,
             millis_behind=millis_behind(raw),
             has_children=_names_children(raw.get("ChildShards")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as exc:
+    except _MALFORMED as exc:
         raise ProtocolError(
             f"An event could not be decoded ({type(exc).__name__}: {_brief(exc)})."
         ) from exc
@@ -143,20 +148,11 @@ def decode_records(
     if not items:
         return None
     try:
-        numbers = list(map(_SEQUENCE_NUMBER, items))
-        _check_numbers(numbers)
-        drop = _drop(numbers, items, position)
-        if drop == len(items):
-            return None
-        if drop:
-            items, numbers = items[drop:], numbers[drop:]
-        batch, arrived, misplaced = _batch(items, numbers, decoding)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException) as e:
+        return _records(_columns(items), position, decoding)
+    except _MALFORMED as exc:
         raise ProtocolError(
-            f"A record could not be decoded ({type(e).__name__}: {_brief(e)})."
-        ) from e
-    end = After(numbers[-1], arrived[-1].value // 1000)
-    return Records(batch, int(numbers[0]), end.number, end, misplaced)
+            f"A record could not be decoded ({type(exc).__name__}: {_brief(exc)})."
+        ) from exc
 
 
 @contextmanager
@@ -187,51 +183,77 @@ def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
 
 _SEQUENCE_NUMBER = itemgetter("SequenceNumber")
 _DATA = itemgetter("Data")
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 
 
-def _batch(
-    items: list[dict[str, Any]], numbers: list[str], decoding: Decoding
-) -> tuple[pa.RecordBatch, pa.Array, int]:
-    """The rows of records, the arrival of each record, and how many user records were misplaced."""
+def _columns(items: list[dict[str, Any]]) -> Columns:
+    """Records as JSON objects, checked."""
+    numbers = list(map(_SEQUENCE_NUMBER, items))
+    _check_numbers(numbers)
     encryptions = [item.get("EncryptionType") for item in items]
-    _check_encryptions(encryptions)
+    seconds = [item["ApproximateArrivalTimestamp"] for item in items]
+    if not set(map(type, seconds)) <= {int, float}:
+        raise TypeError("an arrival time that is no number")
     # b64decode(text, altchars=None, validate=True), in C all the way: a third of all the work.
     blobs = list(map(b64decode, map(_DATA, items), repeat(None), repeat(True)))
-    texts = [item.get("PartitionKey") for item in items]
-    keys, data = pa.array(texts, pa.string()), pa.array(blobs, pa.binary())
-    arrived = _arrival_times([item["ApproximateArrivalTimestamp"] for item in items])
-    times, sequence = arrived, pa.array(numbers, pa.string())
+    return Columns(
+        numbers=pa.array(numbers, pa.string()),
+        data=pa.array(blobs, pa.binary()),
+        keys=pa.array([item.get("PartitionKey") for item in items], pa.string()),
+        seconds=pa.array(seconds, pa.float64()),
+        encryptions=encryptions,
+    )
+
+
+def _records(columns: Columns, position: Position, decoding: Decoding) -> Records | None:
+    """What of the records lies behind a position."""
+    drop = _drop(columns, position)
+    if drop == len(columns.numbers):
+        return None
+    if drop:
+        columns = columns.behind(drop)
+    _check_encryptions(columns.encryptions)
+    arrived = _arrival_times(columns.seconds)
+    batch, misplaced = _batch(columns, arrived, decoding)
+    numbers = columns.numbers
+    end = After(numbers[-1].as_py(), arrived[-1].value // 1000)
+    return Records(batch, int(numbers[0].as_py()), end.number, end, misplaced)
+
+
+def _batch(columns: Columns, arrived: pa.Array, decoding: Decoding) -> tuple[pa.RecordBatch, int]:
+    """The rows of records, and how many user records were misplaced."""
+    keys, data, sequence, times = columns.keys, columns.data, columns.numbers, arrived
     rows: _Rows | None = None
-    if decoding.deaggregate and _any_marked(blobs, data):
-        rows = _taken_apart(blobs, texts, numbers, decoding)
+    if decoding.deaggregate and _any_marked(data):
+        rows = _taken_apart(columns, decoding)
         origin = pa.array(rows.origin, pa.int32())
         times, sequence = times.take(origin), sequence.take(origin)
         keys, data = pa.array(rows.keys, pa.string()), pa.array(rows.data, pa.binary())
-    columns = [keys, data, sequence, times]
+    arrays = [keys, data, sequence, times]
     if decoding.metadata:
-        encryption = pa.array([kind or _NOT_ENCRYPTED for kind in encryptions], pa.string())
+        kinds = [kind or _NOT_ENCRYPTED for kind in columns.encryptions]
+        count = len(columns.numbers)
+        encryption = pa.array(kinds * count if len(kinds) < count else kinds, pa.string())
         if rows is not None:
-            columns += [
+            arrays += [
                 pa.array(rows.sub_numbers, pa.int64()),
                 pa.array(rows.hash_keys, pa.string()),
                 encryption.take(origin),
                 pa.array(rows.ids, pa.string()),
             ]
         else:
-            columns += [
-                pa.repeat(pa.scalar(0, pa.int64()), len(items)),
-                pa.nulls(len(items), pa.string()),
+            arrays += [
+                pa.repeat(pa.scalar(0, pa.int64()), count),
+                pa.nulls(count, pa.string()),
                 encryption,
-                pa.nulls(len(items), pa.string()),
+                pa.nulls(count, pa.string()),
             ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=decoding.schema)
-    return batch, arrived, rows.misplaced if rows is not None else 0
+    batch = pa.RecordBatch.from_arrays(arrays, schema=decoding.schema)
+    return batch, rows.misplaced if rows is not None else 0
 
 
-def _any_marked(blobs: list[bytes], data: pa.Array) -> bool:
+def _any_marked(data: pa.Array) -> bool:
     """Whether one of them may be an aggregate. Streams that have none should not pay for it."""
-    if len(blobs) < _WORTH_A_KERNEL:
-        return any(blob.startswith(MAGIC) for blob in blobs)
     return bool(pc.any(pc.starts_with(data, MAGIC)).as_py())
 
 
@@ -251,19 +273,15 @@ class _Rows:
     misplaced: int = 0
 
 
-def _taken_apart(
-    blobs: list[bytes],
-    keys: list[str | None],
-    numbers: list[str],
-    decoding: Decoding,
-) -> _Rows:
+def _taken_apart(columns: Columns, decoding: Decoding) -> _Rows:
     rows = _Rows([], [], [], [], [], [])
-    for i, blob in enumerate(blobs):
+    keys = columns.keys.to_pylist()
+    for i, blob in enumerate(columns.data.to_pylist()):
         try:
             aggregate = split(blob, decoding.hash_range, ids=decoding.metadata)
         except MalformedAggregateError as exc:
             raise ProtocolError(
-                f"The aggregate with sequence number {numbers[i]} is malformed: {exc}.",
+                f"The aggregate with sequence number {columns.numbers[i]} is malformed: {exc}.",
                 "Set deaggregate=false to read such records as they were put.",
             ) from exc
         if aggregate is None:
@@ -284,7 +302,7 @@ def _taken_apart(
     return rows
 
 
-def _check_encryptions(kinds: list[Any]) -> None:
+def _check_encryptions(kinds: Sequence[Any]) -> None:
     """Kinesis decrypts what it knows how to. Anything else might be given out still encrypted."""
     for kind in kinds:
         if kind not in _ENCRYPTIONS:
@@ -317,30 +335,23 @@ def _check_numbers(numbers: list[str]) -> None:
         raise ProtocolError("Kinesis sent the records of a shard out of order.")
 
 
-def _arrival_times(seconds: list[float]) -> pa.Array:
+def _arrival_times(seconds: pa.Array) -> pa.Array:
     """Seconds since the epoch, rounded to the milliseconds that the service keeps."""
-    _check_times(seconds)
-    ms = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0)).cast(pa.int64())
+    ms = pc.round(pc.multiply(seconds, 1000.0)).cast(pa.int64())
     return pc.multiply_checked(ms, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _check_times(seconds: list[float]) -> None:
-    if not set(map(type, seconds)) <= {int, float}:
-        raise TypeError("an arrival time that is no number")
-
-
-def _drop(numbers: list[str], items: list[dict[str, Any]], position: Position) -> int:
+def _drop(columns: Columns, position: Position) -> int:
+    """How many from the front lie at or before a position."""
     if isinstance(position, (At, After)):
-        if int(numbers[0]) > position.number:
+        if int(columns.numbers[0].as_py()) > position.number:
             return 0
-        return bisect_right(numbers, position.number, key=int)
+        return bisect_right(columns.numbers.to_pylist(), position.number, key=int)
     if isinstance(position, AtTimestamp):
-        seconds = [item["ApproximateArrivalTimestamp"] for item in items]
-        _check_times(seconds)  # a long text times 1000 would be a very long text
-        for i, arrived in enumerate(seconds):
+        for i, arrived in enumerate(columns.seconds.to_pylist()):
             if round(arrived * 1000) >= position.ms:
                 return i
-        return len(items)
+        return len(columns.seconds)
     return 0
 
 
