@@ -23,10 +23,11 @@ from pybase64 import b64decode
 
 from kinesis_ds.position import MAX_DIGITS
 
+np: Any
 try:
     import numpy as np
-except ImportError:  # all works without it, at a third of the speed
-    np = None  # type: ignore[assignment]
+except ImportError:  # all works without it, at half the speed
+    np = None
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

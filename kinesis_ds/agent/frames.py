@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_FRAME_BYTES
@@ -92,15 +94,21 @@ class MessageParser:
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._buffer = bytearray()
+        # As they came: a message is put together once, when all of it is there. Of the first one
+        # so many bytes are taken.
+        self._chunks: deque[bytes] = deque()
+        self._taken = 0
+        self._pending = 0
 
     def feed(self, chunk: bytes) -> None:
-        self._buffer += chunk
+        if chunk:
+            self._chunks.append(chunk)
+            self._pending += len(chunk)
 
     @property
     def pending(self) -> int:
         """Bytes held of messages not taken yet."""
-        return len(self._buffer)
+        return self._pending
 
     def next_size(self) -> int | None:
         """Size in bytes of the message under way, None while its first 12 bytes are not there.
@@ -108,10 +116,11 @@ class MessageParser:
         Raises:
             ProtocolError: This is no event stream, or a message longer than the limit.
         """
-        if len(self._buffer) < _PRELUDE.size:
+        if self._pending < _PRELUDE.size:
             return None
-        total, headers, crc = _PRELUDE.unpack_from(self._buffer)
-        if zlib.crc32(memoryview(self._buffer)[:8]) != crc:
+        prelude = self._prelude()
+        total, headers, crc = _PRELUDE.unpack(prelude)
+        if zlib.crc32(prelude[:8]) != crc:
             raise ProtocolError(
                 "What the endpoint sent is not an event stream (wrong checksum at the start of an "
                 "event)."
@@ -130,9 +139,32 @@ class MessageParser:
     def take(self) -> Message | None:
         """The message under way, if all of it is there."""
         size = self.next_size()
-        if size is None or len(self._buffer) < size:
+        if size is None or self._pending < size:
             return None
-        raw = bytes(memoryview(self._buffer)[:size])
+        raw = self._cut(size)
         (headers_length,) = _U32.unpack_from(raw, 4)
-        del self._buffer[:size]
         return Message(raw, headers_length)
+
+    def _prelude(self) -> bytes:
+        size = _PRELUDE.size
+        front = self._chunks[0][self._taken : self._taken + size]
+        for chunk in islice(self._chunks, 1, None):
+            if len(front) == size:
+                break
+            front += chunk[: size - len(front)]
+        return front
+
+    def _cut(self, size: int) -> bytes:
+        pieces: list[bytes | memoryview] = []
+        missing = size
+        while missing:
+            first = self._chunks[0]
+            piece = memoryview(first)[self._taken : self._taken + missing]
+            pieces.append(piece)
+            missing -= len(piece)
+            self._taken += len(piece)
+            if self._taken == len(first):
+                self._chunks.popleft()
+                self._taken = 0
+        self._pending -= size
+        return b"".join(pieces)
