@@ -28,14 +28,24 @@ class Lane:
         self._work: deque[Callable[[], None]] = deque()
         self._scheduled = False
 
-    def submit(self, work: Callable[[], None]) -> None:
-        """Queue a piece of work. Never blocks; ``work`` must not raise."""
+    def submit(self, work: Callable[[], None], *, at_once: bool = False) -> None:
+        """Queue a piece of work. Never blocks; ``work`` must not raise.
+
+        Args:
+            at_once: Do it here and now where nothing is before it: for pieces so small that handing
+                them over would cost more than doing them.
+        """
         with self._lock:
-            self._work.append(work)
-            if self._scheduled:
-                return
+            at_once = at_once and not self._scheduled
+            if not at_once:
+                self._work.append(work)
+                if self._scheduled:
+                    return
             self._scheduled = True
-        self._schedule()
+        if at_once:
+            self._do(work)
+        else:
+            self._schedule()
 
     def _schedule(self) -> None:
         try:
@@ -46,6 +56,9 @@ class Lane:
     def _run_one(self) -> None:
         with self._lock:
             work = self._work.popleft()
+        self._do(work)
+
+    def _do(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception:

@@ -1,9 +1,8 @@
 """The event loop that performs what subscriptions decide. It parses frames, hands off, and waits.
 
 One thread, one loop, one :class:`~kinesis_ds.aws.connection.Connection`. Nothing on the loop
-blocks:
-decoding happens in the shard's lane, and a shard whose buffer is full simply stops reading its own
-socket until the buffer's callback says there is room.
+blocks: all but the smallest messages are decoded by the threads of the lanes, and a shard whose
+buffer is full simply stops reading its own socket until the buffer's callback says there is room.
 """
 
 from __future__ import annotations
@@ -91,8 +90,10 @@ class NetworkLoop:
 
     def post(self, callback: Any, *args: Any) -> None:
         """Call something on the loop soon; from any thread, never blocking."""
+        here = threading.get_ident() == self._thread.ident
+        call_soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-            self._loop.call_soon_threadsafe(callback, *args)
+            call_soon(callback, *args)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task that this loop owns; call on the loop. It is cancelled at :meth:`close`."""

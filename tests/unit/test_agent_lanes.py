@@ -37,7 +37,10 @@ def test_two_pieces_of_a_lane_never_run_at_once() -> None:
             running.release()
 
     threads = [
-        threading.Thread(target=lambda: [lane.submit(piece) for _ in range(200)]) for _ in range(4)
+        threading.Thread(
+            target=lambda n=n: [lane.submit(piece, at_once=n == 0) for _ in range(200)]
+        )
+        for n in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -78,12 +81,38 @@ def test_a_busy_lane_gives_its_thread_back_after_each_piece() -> None:
     assert order.index("other") <= 2
 
 
+def test_a_small_piece_is_done_by_who_brings_it_where_nothing_is_before_it() -> None:
+    """Behind another piece it waits its turn, and what comes while it is done waits for it."""
+    executor = LaneExecutor(2)
+    lane, gate, order = executor.lane(), threading.Event(), []
+    lane.submit(lambda: order.append(threading.get_ident()), at_once=True)
+    assert order == [threading.get_ident()]
+
+    lane.submit(lambda: gate.wait(20))  # type: ignore[arg-type, return-value]
+    lane.submit(lambda: order.append(1), at_once=True)
+    assert len(order) == 1
+    gate.set()
+    eventually(lambda: len(order) == 2)
+
+    def bring_another() -> None:
+        lane.submit(lambda: order.append(3), at_once=True)
+        order.append(2)
+
+    eventually(lambda: not lane._scheduled)
+    lane.submit(bring_another, at_once=True)
+    eventually(lambda: len(order) == 4)
+    executor.close()
+
+    assert order[1:] == [1, 2, 3]
+
+
 def test_a_lane_survives_a_piece_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     """The failure is logged for a report, and the next piece runs."""
     executor = LaneExecutor(1)
     lane, done = executor.lane(), threading.Event()
     with caplog.at_level(logging.ERROR):
         lane.submit(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+        lane.submit(lambda: 1 // 0, at_once=True)  # type: ignore[arg-type, return-value]
         lane.submit(done.set)
         assert done.wait(10)
     executor.close()
