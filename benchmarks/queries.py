@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 JVM, AGENT, WORKERS = "JVM", "agent", "workers"
-_AGENT_MODULE = "python_streaming_source_runner"
+# The process of the stream reader, and those that an agent may run as.
+_AGENT_MODULES = ("python_streaming_source_runner", "kinesis_ds.agent")
 # A look costs the driver a call into the JVM; a batch takes longer than this in any case.
 _LOOK_S = 0.02
 
@@ -84,23 +86,49 @@ class Cpu:
             total[kind] += seconds
         return total
 
-    def rss(self) -> int:
-        """Bytes of memory that all of them have now; what they share is counted for each."""
-        total = 0
+    def rss(self) -> dict[str, int]:
+        """Bytes of memory that they have now, by kind. What they share is counted for each."""
+        total = dict.fromkeys((JVM, AGENT, WORKERS), 0)
         for process in (self._jvm, *self._jvm.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
+                kind = self._kinds.get(process.pid) or self._kind(process)
+                total[kind] += process.memory_info().rss
         return total
 
     def _kind(self, process: psutil.Process) -> str:
         kind = JVM
         if process.pid != self._jvm.pid:
-            kind = AGENT if _AGENT_MODULE in " ".join(process.cmdline()) else WORKERS
+            command = " ".join(process.cmdline())
+            kind = AGENT if any(module in command for module in _AGENT_MODULES) else WORKERS
             if process.ppid() == self._jvm.pid and kind == WORKERS:
                 # Between fork and exec it still looks like the JVM.
                 return kind
         self._kinds[process.pid] = kind
         return kind
+
+
+class MemoryWatch:
+    """Looks ten times a second how much memory the processes of a session have, until closed.
+
+    Attributes:
+        peak: The most that was seen of each kind, in bytes.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._cpu = Cpu(session)
+        self._over = threading.Event()
+        self.peak = self._cpu.rss()
+        self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            now = self._cpu.rss()
+            self.peak = {kind: max(most, now[kind]) for kind, most in self.peak.items()}
 
 
 @dataclass(frozen=True)

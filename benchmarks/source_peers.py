@@ -124,7 +124,7 @@ class _Shards(_Planned):
 
 class _FanOutReader(_Shards):
     def read(self, partition: Share) -> Iterator[tuple[Any, ...]]:
-        answer = _client(self.options["endpoint"]).subscribe_to_shard(
+        answer = client_at(self.options["endpoint"]).subscribe_to_shard(
             ConsumerARN=self.options["consumer"],
             ShardId=partition.shard_id,
             StartingPosition={"Type": "TRIM_HORIZON"},
@@ -155,7 +155,7 @@ class PlainPolling(DataSource):
 
 class _PollingReader(_Shards):
     def read(self, partition: Share) -> Iterator[tuple[Any, ...]]:
-        client = _client(self.options["endpoint"])
+        client = client_at(self.options["endpoint"])
         iterator = client.get_shard_iterator(
             StreamName=self.options["stream"],
             ShardId=partition.shard_id,
@@ -182,8 +182,8 @@ def _rows(records: list[dict[str, Any]], stream: str, shard_id: str) -> Iterator
 
 
 @functools.cache
-def _client(endpoint: str) -> Any:
-    """One a worker, which keeps it for its next tasks."""
+def client_at(endpoint: str) -> Any:
+    """A boto3 client of the double; one a process, which keeps it for its next tasks."""
     return boto3.client(
         "kinesis",
         endpoint_url=endpoint,

@@ -9,6 +9,7 @@ agent's process and of the Python workers. Not the server's, which is given (*se
 stream that is not ours to pay, but here it shares the cores, so rates are lower than they could be.
 
 * **kinesis_ds**: the source, fan-out over HTTP/1.1 (the server's HTTP/2 is slower than the source).
+* **kinesis_ds, 2 processes**: with ``agentProcesses=2``, for the usual number of shards.
 * **ceiling**: the batches that the source would make, made in a data source's ``read``; no network.
 * **plain fan-out**: tasks that call boto3's ``subscribe_to_shard`` and yield tuples.
 * **plain polling**: the same with ``get_records``.
@@ -28,13 +29,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import psutil
 
 from benchmarks.queries import AGENT, JVM, WORKERS, Ran, run, spark
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
-from benchmarks.source_peers import Ceiling, PlainFanOut, PlainPolling
+from benchmarks.source_peers import Ceiling, PlainFanOut, PlainPolling, client_at
 from benchmarks.source_stages import OVER_HTTP2, STAGES, Subscribed, over_http2, stages
 from kinesis_ds.aws.transport import installed
 from kinesis_ds.options import parse_read_options
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS, CEILING, FAN_OUT, POLLING = "kinesis_ds", "ceiling", "plain fan-out", "plain polling"
+TWO = "kinesis_ds, 2 processes"
 USUAL_SHARDS = 16
 # What a micro-batch of the ceiling holds, and a task of it: about what those of the source do.
 _BATCH_BYTES, _TASK_BYTES = 128_000_000, 16_000_000
@@ -115,16 +116,20 @@ class Bench:
         self.session = session
         self.server = server
         self._numbers = count()
-        self._client = client(server)
+        self._client = client_at(server.endpoint)
 
-    def ours(self, load: Load) -> Ran:
+    def ours(self, load: Load, **further: str) -> Ran:
         name, _ = self.consumer(load.name)
         options = {
             **self.server.options(load.name),
             "registeredConsumerId": name,
             "initialPosition": "trim_horizon",
+            **further,
         }
         return run(self.session, "kinesis", options, load.records, load.record_bytes)
+
+    def two_processes(self, load: Load) -> Ran:
+        return self.ours(load, agentProcesses="2")
 
     def ceiling(self, load: Load) -> Ran:
         """As many records, or a few more: whole batches of whole tasks."""
@@ -162,17 +167,6 @@ class Bench:
             "records": str(load.records // load.shards),
         }
         return run(self.session, source, options, load.records, load.record_bytes)
-
-
-def client(server: Served) -> Any:
-    """A boto3 client for the server."""
-    return boto3.client(
-        "kinesis",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",  # noqa: S106  # of the double
-    )
 
 
 def registered(kinesis: Any, stream: str, name: str) -> tuple[str, str]:
@@ -224,6 +218,7 @@ def _runs(
     for load in loads:
         if load is not main:
             yield OURS, load, *_with_server(bench.server, bench.ours, load)
+    yield TWO, main, *_with_server(bench.server, bench.two_processes, main)
     yield FAN_OUT, peers, *_with_server(bench.server, bench.fan_out, peers)
     yield POLLING, peers, *_with_server(bench.server, bench.polling, peers)
 

@@ -1,4 +1,4 @@
-"""The benchmarks of the sink run, and print what they promise. No time is asserted."""
+"""The benchmarks run, and print what they promise. No time is asserted."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ ROOT = Path(__file__).parents[2]
         ("sink_throughput", r"\n +task +10240 +async-kinesis +\d+ "),
         ("scale", r"\nkinesis_ds +http2 +10 +[\d.]+ "),
         ("source_throughput", r"\n +1000 +2 +kinesis_ds +[\d.]+ "),
+        ("source_latency", r"\n +idle +http2 +3 +[\d.]+ "),
+        ("large_values", r"\n *read +kinesis_ds +4 +\d+ "),
+        ("decode", r"\n +1000 +[\d,]+ +[\d.]+ "),
+        ("aggregates", r"\n +taken apart +10000 +5 +[\d,]+ "),
+        ("planning", r"\n +1000 +a batch, all of it, without limits +[\d.]+ "),
     ],
     ids=[
         "smoothness",
@@ -31,6 +36,11 @@ ROOT = Path(__file__).parents[2]
         "throughput of the sink",
         "scale",
         "source throughput",
+        "source latency",
+        "large values",
+        "decode",
+        "aggregates",
+        "planning",
     ],
 )
 def test_a_benchmark_ends_with_its_table(name: str, said: str) -> None:
