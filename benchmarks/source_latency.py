@@ -11,6 +11,9 @@ The floor is measured in the same run: an *empty micro-batch* is what lies betwe
 batches of a query whose only task does nothing, and the *server's delay* is from before the call to
 the event, on a subscription that nothing else is done with.
 
+*Cores* is the CPU of the JVM, the agent and the workers, by the second: on the idle stream while
+nothing is put at all, else under the load.
+
 Start-up is the median of several starts with a consumer that is there already (registering one
 takes AWS seconds), on a stream that holds records; beside the query that does nothing.
 """
@@ -32,7 +35,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.queries import ended, raise_failure, spark, started
+from benchmarks.queries import Cpu, ended, raise_failure, spark, started
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
 from benchmarks.source_peers import Ceiling, client_at
@@ -66,16 +69,19 @@ _PARTS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured: puts on the idle stream, seconds of load, empty batches, starts."""
+    """How much is measured: puts on the idle stream, seconds of rest before them and of load,
+    empty batches, starts.
+    """
 
     puts: int
+    rest_s: float
     load_s: float
     empty: int
     starts: int
 
 
-FULL = Plan(puts=100, load_s=20.0, empty=100, starts=3)
-QUICK = Plan(puts=3, load_s=1.0, empty=5, starts=1)
+FULL = Plan(puts=100, rest_s=5.0, load_s=20.0, empty=100, starts=3)
+QUICK = Plan(puts=3, rest_s=0.5, load_s=1.0, empty=5, starts=1)
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ class Bench:
         self.server = server
         self.kinesis = client_at(server.endpoint)
         self._consumers = 0
+        self._cpu = Cpu(session)
 
     def put(self, stream: str, records: int = 1) -> list[Put]:
         """Put records with random keys, in one call."""
@@ -147,17 +154,19 @@ class Bench:
 
     # --- what is measured -----------------------------------------------------------------------
 
-    def idle(self, transport: str, puts: int) -> list[float]:
-        """Seconds a record, one at a time."""
+    def idle(self, transport: str, puts: int, rest_s: float) -> tuple[list[float], float]:
+        """Seconds a record, one at a time; and the cores used before, while nothing was put."""
         took = []
         with self.reading("idle", transport) as query:
+            with self._cores() as cores:
+                time.sleep(rest_s)
             for _ in range(puts):
                 time.sleep(random.uniform(0.1, 0.3))
                 took += self.arrived(query, self.put("idle"))
-        return took
+        return took, cores[0]
 
-    def steady(self, transport: str, seconds: float) -> list[float]:
-        """Seconds a record, under load."""
+    def steady(self, transport: str, seconds: float) -> tuple[list[float], float]:
+        """Seconds a record, and the cores used, under load."""
         puts: list[Put] = []
         over = threading.Event()
 
@@ -171,11 +180,20 @@ class Bench:
             putting = threading.Thread(target=load)
             putting.start()
             try:
-                time.sleep(seconds)
+                with self._cores() as cores:
+                    time.sleep(seconds)
             finally:
                 over.set()
                 putting.join()
-            return self.arrived(query, puts)
+            return self.arrived(query, puts), cores[0]
+
+    @contextlib.contextmanager
+    def _cores(self) -> Iterator[list[float]]:
+        """CPU seconds a second inside the block; there at its end."""
+        cores: list[float] = []
+        before, began = sum(self._cpu.used().values()), time.monotonic()
+        yield cores
+        cores.append((sum(self._cpu.used().values()) - before) / (time.monotonic() - began))
 
     def empty(self, batches: int) -> list[float]:
         """Seconds between the ends of two batches that do nothing."""
@@ -282,13 +300,14 @@ def measure(report: Report, plan: Plan) -> None:
                 **{t: [bench.start(t) for _ in range(plan.starts + 1)] for t in TRANSPORTS},
             }
             empty = bench.empty(plan.empty)
-            _note(report, "empty micro-batch", "", empty, None)
+            _note(report, "empty micro-batch", "", empty)
             for transport in TRANSPORTS:
                 delay = bench.delay(transport, plan.puts)
-                _note(report, "server's delay", transport, delay, None)
+                _note(report, "server's delay", transport, delay)
                 floor = statistics.median(empty) + statistics.median(delay)
-                _note(report, "idle", transport, bench.idle(transport, plan.puts), floor)
-                _note(report, "steady", transport, bench.steady(transport, plan.load_s), floor)
+                idle = bench.idle(transport, plan.puts, plan.rest_s)
+                _note(report, "idle", transport, *idle, floor)
+                _note(report, "steady", transport, *bench.steady(transport, plan.load_s), floor)
     # The first start in a JVM pays for what all later ones find compiled and loaded.
     report.raw["start-up"] = [
         {
@@ -301,7 +320,12 @@ def measure(report: Report, plan: Plan) -> None:
 
 
 def _note(
-    report: Report, what: str, transport: str, took: list[float], floor: float | None
+    report: Report,
+    what: str,
+    transport: str,
+    took: list[float],
+    cores: float | None = None,
+    floor: float | None = None,
 ) -> None:
     ms = sorted(seconds * 1000 for seconds in took)
     row = {"what": what, "transport": transport, "n": len(ms)}
@@ -309,6 +333,7 @@ def _note(
         row[f"{name}, ms"] = at(ms, part)
     for name in ("p50", "p99"):
         row[f"{name}, floors"] = row[f"{name}, ms"] / 1000 / floor if floor else None
+    row["cores"] = cores
     report.rows.append(row)
     report.raw.setdefault("ms", {})[f"{what} {transport}".strip()] = [round(m, 2) for m in ms]
 
