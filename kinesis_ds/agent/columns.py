@@ -16,11 +16,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pybase64 import b64decode
 
+from kinesis_ds.codecs import JSONDecodeError, b64decode, loads
 from kinesis_ds.position import MAX_DIGITS
 
 np: Any
@@ -375,7 +374,7 @@ def _octets(array: pa.Array) -> pa.Buffer:
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
     try:
-        parsed = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        parsed = loads(text)
+    except JSONDecodeError:
         return None
     return parsed if isinstance(parsed, dict) else None

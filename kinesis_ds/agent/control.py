@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
-import orjson
-
 from kinesis_ds import errors
 from kinesis_ds.agent.settings import AgentOptions
+from kinesis_ds.codecs import dumps, loads
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError, shown
 from kinesis_ds.limits import MIB
 from kinesis_ds.options import AwsOptions, PollingOptions
@@ -107,7 +106,7 @@ _POSITION = _Form(str, parse_position)
 _SHARD = _Form(_shard_to_wire, _shard_from_wire)
 _RANGE = _Form(lambda r: [r.shard_id, str(r.start), str(r.end)], _range_from_wire)
 _ERROR = _Form(lambda e: [type(e).__name__, e.message, e.remedy, e.code], _error_from_wire)
-# orjson writes dataclasses as what they hold.
+# dumps writes dataclasses as what they hold.
 _AWS = _Form(lambda value: value, lambda raw: AwsOptions(**raw))
 _AGENT_OPTIONS = _Form(lambda value: value, _agent_options)
 _LIMITS = _Form(lambda value: value, lambda raw: tuple((rows, size) for rows, size in raw))
@@ -336,7 +335,7 @@ def encode(message: Message) -> bytes:
     Raises:
         InternalError: It is longer than a message may be.
     """
-    body = orjson.dumps(
+    body = dumps(
         [
             type(message).__name__,
             *(
@@ -372,7 +371,7 @@ def decode(body: bytes) -> Message:
         AgentError: It is none.
     """
     try:
-        name, *values = orjson.loads(body)
+        name, *values = loads(body)
         kind = Message.kinds[name]
         forms = [f.metadata.get("form", _PLAIN) for f in fields(kind)]
         decoded = [form.from_wire(value) for form, value in zip(forms, values, strict=True)]

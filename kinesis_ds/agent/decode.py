@@ -9,13 +9,12 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pybase64 import b64decode
 
 from kinesis_ds.agent.columns import Columns, columns_of
 from kinesis_ds.agent.kpl import MalformedAggregateError, split
+from kinesis_ds.codecs import b64decode, loads
 from kinesis_ds.errors import ProtocolError, shown
 from kinesis_ds.kpl import MAGIC
 from kinesis_ds.position import MAX_DIGITS, After, At, AtTimestamp, Position, is_number
@@ -112,7 +111,7 @@ def decode_event(
         if found is not None:
             raw, columns = found
         else:
-            raw = orjson.loads(payload)
+            raw = loads(payload)
             items = raw["Records"]
             if not isinstance(items, list):
                 raise TypeError("the records are no list")

@@ -9,7 +9,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import aiohttp
-import orjson
 
 from kinesis_ds.agent.context import ShardContext, ShardCounters
 from kinesis_ds.agent.decode import Event, decode_event, telling
@@ -33,6 +32,7 @@ from kinesis_ds.agent.subscription import (
 )
 from kinesis_ds.aws.faults import service_error
 from kinesis_ds.aws.records import shard_is_drained
+from kinesis_ds.codecs import JSONDecodeError, loads
 from kinesis_ds.errors import (
     AccessError,
     InternalError,
@@ -398,8 +398,8 @@ class _SilenceAlarm:
 
 def _message_of(payload: memoryview) -> str:
     try:
-        parsed = orjson.loads(payload)
-    except orjson.JSONDecodeError:
+        parsed = loads(payload)
+    except JSONDecodeError:
         return ""
     if not isinstance(parsed, dict):
         return ""

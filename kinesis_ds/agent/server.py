@@ -9,10 +9,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import orjson
 import pyarrow as pa
 from pyarrow import flight
 
+from kinesis_ds.codecs import JSONDecodeError, dumps, loads
 from kinesis_ds.errors import AgentError, KinesisConnectorError, shown
 from kinesis_ds.position import Position, parse_position
 from kinesis_ds.schema import RECORD_SCHEMA
@@ -42,7 +42,7 @@ class AgentAddress:
 
 def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:
     """The request for ``(start, end]`` of a shard."""
-    return orjson.dumps(
+    return dumps(
         {"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)}
     )
 
@@ -55,7 +55,7 @@ def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
         OffsetError: A position is malformed.
     """
     try:
-        ticket = orjson.loads(raw)
+        ticket = loads(raw)
         version, shard_id = ticket["v"], ticket["shard"]
         if type(version) is not int or version != PROTOCOL_VERSION:
             raise AgentError(
@@ -64,7 +64,7 @@ def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
         if not isinstance(shard_id, str):
             raise TypeError("a shard that is no text")
         return shard_id, parse_position(ticket["start"]), parse_position(ticket["end"])
-    except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
+    except (JSONDecodeError, KeyError, TypeError) as exc:
         raise AgentError("The request to the agent is malformed.") from exc
 
 

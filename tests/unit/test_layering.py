@@ -31,6 +31,8 @@ PURE = [
     "agent/subscription",
     "agent/frames",
     "agent/polling",
+    "codecs",
+    "agent/columns",
     "agent/control",
     "agent/kpl",
     "agent/placing",
