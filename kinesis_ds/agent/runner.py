@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -62,6 +63,10 @@ _SUBSCRIBE_TIMEOUT_S = 60.0
 # A message that is no longer, and the last that came, is decoded on the loop. A heartbeat has some
 # 200 bytes; to wake a thread for it, and the loop by that, takes three times as long as it does.
 _AT_ONCE_BYTES = 2048
+# What of a shard waits to be decoded, at most, and one message more. Messages are paid for in the
+# pool, but their memory comes from elsewhere than that of records and is not given back for those:
+# with a network faster than the decoders it would be taken twice.
+_AHEAD_BYTES = 512 * 1024
 
 
 class SubscriptionRunner(ShardRunner):
@@ -85,6 +90,7 @@ class SubscriptionRunner(ShardRunner):
         # nothing more may be used, because one of its events could not be.
         self._received: Position = machine.position
         self._spoilt = 0
+        self._ahead = _Ahead(network)
         # Size of the message there was no room for. Less room than that would not help: the
         # subscription would be opened, find the same message, and be given back again.
         self._starved_for = 0
@@ -175,13 +181,16 @@ class SubscriptionRunner(ShardRunner):
                 parser.feed(chunk)
                 while (size := parser.next_size()) is not None:
                     began = True
-                    room = room or await self._room_for(generation, size)
+                    if not room:
+                        await self._ahead.below(_AHEAD_BYTES)
+                        room = await self._room_for(generation, size)
                     message = parser.take()
                     if message is None:
                         break
                     room = 0
+                    self._ahead.add(size)
                     self._lane.submit(
-                        functools.partial(self.process, generation, message),
+                        functools.partial(self._take, generation, message),
                         at_once=size <= _AT_ONCE_BYTES and not parser.pending,
                     )
         except aiohttp.ClientError as exc:
@@ -241,6 +250,12 @@ class SubscriptionRunner(ShardRunner):
         raise TransientError(f"{self.context.label} was given back")
 
     # --- the lane -------------------------------------------------------------------------------
+
+    def _take(self, generation: int, message: Message) -> None:
+        try:
+            self.process(generation, message)
+        finally:
+            self._ahead.done(message.size)
 
     def process(self, generation: int, message: Message) -> None:
         """Check, decode and buffer one message. Runs in the shard's lane, which may be here."""
@@ -361,6 +376,45 @@ class SubscriptionRunner(ShardRunner):
             gone = isinstance(exc, StreamNotFoundError)
             denied = exc if isinstance(exc, AccessError) else None
         self.tell(EndChecked(generation, ended, gone, denied))
+
+
+class _Ahead:
+    """Bytes of messages that a shard's lane has yet to decode. One task waits at most."""
+
+    def __init__(self, network: NetworkLoop) -> None:
+        self._network = network
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._limit = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, size: int) -> None:
+        """A message goes to the lane."""
+        with self._lock:
+            self._bytes += size
+
+    def done(self, size: int) -> None:
+        """The lane is done with a message."""
+        with self._lock:
+            self._bytes -= size
+            if self._waiter is None or self._bytes > self._limit:
+                return
+            waiter, self._waiter = self._waiter, None
+        self._network.post(_release, waiter)
+
+    async def below(self, limit: int) -> None:
+        """Wait until there are no more than ``limit``. On the network loop."""
+        with self._lock:
+            if self._bytes <= limit:
+                return
+            self._limit = limit
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
+        await waiter
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class _SilenceAlarm:

@@ -94,7 +94,7 @@ def test_what_was_being_decoded_when_it_was_replaced_counts_once(
         return event
 
     monkeypatch.setattr(runner, "decode_event", decode)
-    agent = start_agent(kinesis, buffer_bytes=1 * MIB, idle_timeout_s=5.0).assign()
+    agent = start_agent(kinesis, buffer_bytes=MIB // 2, idle_timeout_s=5.0).assign()
     eventually(lambda: agent.held() == records[:4], "the first records")
     kinesis.put("orders", *records[4:5])
     eventually(stuck.is_set, "the fifth record is being decoded")

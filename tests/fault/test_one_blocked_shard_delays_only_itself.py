@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from kinesis_ds.limits import MIB
-from kinesis_ds.testing import CloseStream, Fault, NoAnswer, Refuse, Stall, Trickle
+from kinesis_ds.testing import CloseStream, Fault, NoAnswer, Refuse, Settings, Stall, Trickle
 from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, SECOND, numbered, put_to, subscribe_calls
 from tests.support.polling import eventually
@@ -32,6 +34,32 @@ def test_a_full_shard_stops_alone_and_loses_nothing(serve: Serve, start_agent: S
 
     agent.take_until(flood, FIRST)
     assert agent.pool()["peak_bytes"] <= 2 * MIB
+    assert len(kinesis.calls.calls("SubscribeToShard")) == 2
+
+
+def test_a_shard_whose_decoder_hangs_is_read_no_further(
+    serve: Serve, start_agent: StartAgent
+) -> None:
+    """F3: of the pool it takes a little, however much is left; its neighbour goes on."""
+    kinesis = serve(Settings(event_bytes=100_000), shards=2)
+    flood = numbered(1, 500, 20_000)
+    put_to(kinesis, FIRST, *flood)
+    agent = start_agent(kinesis)
+    go_on = threading.Event()
+    try:
+        agent.assign(FIRST)
+        agent.agent._runners[FIRST]._lane.submit(lambda: go_on.wait(60) and None)
+        agent.assign(SECOND)
+        eventually(lambda: agent.shard(FIRST)["held_bytes"] > MIB // 2, "some of it came")
+
+        for n in range(1, 11):
+            put_to(kinesis, SECOND, b"%d" % n)
+            agent.take_until(numbered(1, n), SECOND)
+        # Half a megabyte and one message that wait for the decoder.
+        assert agent.shard(FIRST)["held_bytes"] < MIB // 2 + 2 * 150_000
+    finally:
+        go_on.set()
+    agent.take_until(flood, FIRST)
     assert len(kinesis.calls.calls("SubscribeToShard")) == 2
 
 
