@@ -168,7 +168,7 @@ def run(
     options: Mapping[str, str],
     records: int,
     record_bytes: int,
-    within_s: float = 120.0,
+    within_s: float = 600.0,
 ) -> Ran:
     """Stream so many records from a source to the ``noop`` sink; what that took.
 

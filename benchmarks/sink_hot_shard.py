@@ -1,6 +1,6 @@
 """One of eight shards takes a tenth of what it should: what do the other seven still get?
 
-    python -m benchmarks.sink_hot_shard [--quick]
+    python -m benchmarks.sink_hot_shard [--quick] [--json FILE] [--chart FILE]
 
 The rows are even over the shards and taken as fast as the sink takes them. Timed is until the other
 shards have all their rows, without the throttle and with it, one after the other in the same run.
@@ -15,16 +15,24 @@ a bound and one queue of input does.
 
 from __future__ import annotations
 
-import argparse
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
+from benchmarks.report import Report, arguments, table
 from benchmarks.sinking import STREAM, arrow_batches, double, throttle, write
 from kinesis_ds.limits import MIB
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHARDS = 8
 SHARE = 0.1
 SIZE = 8192
+WINDOW = 16 * MIB
+# MiB of input for each shard.
+INPUTS = (4, 11, 16)
 # Times as long as the limits of the shards allow; then what was reached counts.
 SLOWEST = 3.0
 
@@ -57,34 +65,45 @@ def seconds_of_the_others(rows_a_shard: int, window: int, hot: bool) -> float:
         return (max(stored) - started) * wanted / len(stored)
 
 
+def draw(rows: list[dict[str, Any]]) -> Callable[[Figure], None]:
+    def into(figure: Figure) -> None:
+        axes = figure.subplots()
+        backlogs = [row["backlog/window"] * 100 for row in rows]
+        axes.plot(backlogs, [row["kept"] * 100 for row in rows], marker="o")
+        axes.axvline(75, color="gray", linewidth=0.8, linestyle=":")
+        axes.set_ylim(0, 110)
+        axes.set_xlabel("backlog of the slow shard at the end, % of the window")
+        axes.set_ylabel("what the others keep of their rate, %")
+
+    return into
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="end within 10 s; proves little")
-    parser.add_argument("--window", type=int, default=16 * MIB, help="maxInFlightBytes")
-    parser.add_argument(
-        "--megabytes", type=float, nargs="+", default=[4, 8, 11, 24], help="of input for each shard"
-    )
-    args = parser.parse_args()
-    inputs = [2.0] if args.quick else args.megabytes
-    print(
-        f"{SHARDS} shards, one at {SHARE:.0%} of its limits; rows of {SIZE} bytes; window of "
-        f"{args.window / MIB:g} MiB"
-    )
-    head = ("MiB a shard", "others MiB/s", "throttled", "kept", "backlog/window")
-    print("{:>12}{:>14}{:>12}{:>8}{:>16}".format(*head))
-    for megabytes in inputs:
+    args = arguments(__doc__)
+    report = Report("sink_hot_shard", args)
+    for megabytes in (2,) if args.quick else INPUTS:
         rows = int(megabytes * MIB / SIZE)
-        alone = seconds_of_the_others(rows, args.window, hot=False)
-        beside = seconds_of_the_others(rows, args.window, hot=True)
+        alone = seconds_of_the_others(rows, WINDOW, hot=False)
+        beside = seconds_of_the_others(rows, WINDOW, hot=True)
         others = rows * SIZE * (SHARDS - 1) / MIB
         # What the hot shard is behind the others when those are done; one second it takes at once.
         backlog = rows * SIZE - SHARE * MIB * (alone + 1)
-        print(
-            f"{megabytes:>12g}{others / alone:>14.2f}{others / beside:>12.2f}"
-            f"{alone / beside:>8.0%}{backlog / args.window:>16.0%}"
+        report.rows.append(
+            {
+                "MiB a shard": megabytes,
+                "others MiB/s": others / alone,
+                "throttled": others / beside,
+                "kept": alone / beside,
+                "backlog/window": backlog / WINDOW,
+            }
         )
+    print(
+        f"{SHARDS} shards, one at {SHARE:.0%} of its limits; rows of {SIZE} bytes; window of "
+        f"{WINDOW / MIB:g} MiB"
+    )
+    formats = {"others MiB/s": ".2f", "throttled": ".2f", "kept": ".0%", "backlog/window": ".0%"}
+    print(table(report.rows, formats))
+    report.finish(draw(report.rows))
 
 
 if __name__ == "__main__":

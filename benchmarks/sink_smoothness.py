@@ -1,6 +1,6 @@
 """Throughput through several micro-batches, by 250 ms, against a stream with the limits of AWS.
 
-    python -m benchmarks.sink_smoothness [--quick] [--picture smoothness.png]
+    python -m benchmarks.sink_smoothness [--quick] [--json FILE] [--chart FILE]
 
 Two producers write the same micro-batches to the same double, one after the other:
 
@@ -16,7 +16,6 @@ taken, so the bound on it divided by the rate of the stream is how long taking s
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from collections import deque
@@ -24,12 +23,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
 
-from benchmarks.sinking import STREAM, arrow_batches, double, save, write
+from benchmarks.report import Report, arguments, table
+from benchmarks.sinking import STREAM, arrow_batches, double, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +40,11 @@ BIN_S = 0.25
 # Between two micro-batches, for what Spark does there.
 COMMIT_S = 0.05
 THREADS = 4
+SHARDS = 4
+# Micro-batches, rows of each, and the bound of our sink (maxInFlightRecords); then with --quick.
+FULL = (4, 24_000, 4_000)
+QUICK = (2, 1_500, 500)
+ROW_BYTES = 200
 
 
 @dataclass
@@ -196,21 +200,11 @@ def draw(runs: dict[str, Run], shards: int) -> Callable[[Figure], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="end within 10 s; proves little")
-    parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--batches", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=24_000, help="of a micro-batch")
-    parser.add_argument("--size", type=int, default=200, help="bytes of a row")
-    parser.add_argument("--window", type=int, default=4_000, help="maxInFlightRecords of our sink")
-    parser.add_argument("--picture", type=Path, help="PNG to draw (needs the extra bench)")
-    args = parser.parse_args()
-    if args.quick:
-        args.shards, args.batches, args.rows, args.window = 1, 2, 1_500, 500
-
-    options = {"maxInFlightRecords": str(args.window)}
+    args = arguments(__doc__)
+    report = Report("sink_smoothness", args)
+    shards = 1 if args.quick else SHARDS
+    batches, rows, window = QUICK if args.quick else FULL
+    options = {"maxInFlightRecords": str(window)}
 
     def ours(kinesis: KinesisServer) -> Any:
         return (lambda batches: write(kinesis, batches, options)), lambda: None
@@ -220,24 +214,26 @@ def main() -> None:
         return producer.write, producer.close
 
     makers = {"flushed at commits (a model)": model, "kinesis_ds": ours}
-    runs = {
-        name: measure(args.shards, args.batches, args.rows, args.size, make)
-        for name, make in makers.items()
-    }
+    runs = {name: measure(shards, batches, rows, ROW_BYTES, make) for name, make in makers.items()}
+    report.rows = [
+        {
+            "": name,
+            "seconds": run.seconds,
+            "rows/s": len(run.stored) / run.seconds,
+            "gaps, taken": run.gaps(run.taken),
+            "gaps, stored": run.gaps(run.stored),
+            "longest, taken": run.longest_pause(run.taken),
+            "longest, stored": run.longest_pause(run.stored),
+            "most waiting": run.most_waiting,
+        }
+        for name, run in runs.items()
+    ]
     print(
-        f"{args.batches} micro-batches of {args.rows} rows of {args.size} bytes, {args.shards} "
-        f"shards of 1,000 records a second; our bound: {args.window} rows"
+        f"{batches} micro-batches of {rows} rows of {ROW_BYTES} bytes, {shards} shards of 1,000 "
+        f"records a second; our bound: {window} rows. Gaps of {BIN_S * 1000:g} ms, pauses in s."
     )
-    print(f"{'':<30}{'':>8}{'':>10}{'gaps of 250 ms':>17}{'longest pause, s':>19}{'most':>10}")
-    head = ("seconds", "rows/s", "taken", "stored", "taken", "stored", "waiting")
-    print("{:<30}{:>8}{:>10}{:>9}{:>8}{:>11}{:>8}{:>10}".format("", *head))
-    for name, run in runs.items():
-        print(
-            f"{name:<30}{run.seconds:>8.1f}{len(run.stored) / run.seconds:>10.0f}"
-            f"{run.gaps(run.taken):>9}{run.gaps(run.stored):>8}"
-            f"{run.longest_pause(run.taken):>11.2f}{run.longest_pause(run.stored):>8.2f}"
-            f"{run.most_waiting:>10}"
-        )
+    formats = {"seconds": ".1f", "rows/s": ".0f", "longest, taken": ".2f", "longest, stored": ".2f"}
+    print(table(report.rows, formats))
     before, after = runs.values()
     print(
         "kinesis_ds against the model: "
@@ -245,8 +241,11 @@ def main() -> None:
         f"gaps in what is taken {after.gaps(after.taken)} to {before.gaps(before.taken)}, "
         f"rows waiting {after.most_waiting / before.most_waiting:.2f}"
     )
-    if args.picture is not None:
-        save(draw(runs, args.shards), args.picture, (10, 6))
+    report.raw["by quarter of a second"] = {
+        name: {"taken": run.by_bin(run.taken), "stored": run.by_bin(run.stored)}
+        for name, run in runs.items()
+    }
+    report.finish(draw(runs, shards))
 
 
 if __name__ == "__main__":

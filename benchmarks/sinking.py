@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,9 +12,6 @@ from kinesis_ds.testing import Fault, KinesisServer, Settings
 from kinesis_ds.writer import service
 from kinesis_ds.writer.rows import arrow_columns
 from kinesis_ds.writer.task import SinkCommit, TaskId, write_task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STREAM = "orders"
 ROWS_A_BATCH = 100
@@ -70,16 +64,3 @@ def write(
     """One task of our sink."""
     parsed = parse_write_options({**kinesis.options(STREAM), **options})
     return write_task(arrow_columns(batches), parsed, TaskId(), "benchmark")
-
-
-def save(draw: Callable[[Figure], None], path: Path, size: tuple[float, float]) -> None:
-    """Draw into a file, where matplotlib is there: ``pip install 'kinesis-ds[bench]'``."""
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415  # of the extra bench
-    except ImportError:
-        print("no picture: matplotlib is not installed (extra bench)", file=sys.stderr)
-        return
-    figure = Figure(figsize=size, layout="constrained")
-    draw(figure)
-    figure.savefig(path, dpi=120)
-    print(f"picture: {path}")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("sink_smoothness", r"kinesis_ds against the model: rows/s \d+\.\d+, gaps"),
         ("sink_hot_shard", r"\n +2 +[\d.]+ +[\d.]+ +\d+% +\d+%\n"),
-        ("sink_ordering", r"\n +10000 +on +\d+ +\d+ +[\d.]+%\n"),
+        ("sink_ordering", r"\n *10000 +on +\d+ +\d+ +[\d.]+%\n"),
         ("sink_throughput", r"\n +task +10240 +async-kinesis +\d+ "),
         ("scale", r"\nkinesis_ds +http2 +10 +[\d.]+ "),
         ("source_throughput", r"\n +1000 +2 +kinesis_ds +[\d.]+ "),
