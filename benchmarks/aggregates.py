@@ -25,7 +25,7 @@ from kinesis_ds.agent.decode import Decoding, decode_records
 from kinesis_ds.limits import KIB, MAX_HASH_KEY, MIB
 from kinesis_ds.position import TRIM_HORIZON
 from kinesis_ds.writer.aggregating import Aggregator
-from kinesis_ds.writer.records import Record, plain
+from kinesis_ds.writer.records import Block, Record, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,10 +59,10 @@ def best_rate(work: Callable[[], int], rounds: int) -> float:
     return best
 
 
-def ours_make(records: list[Record], prefix: str | None) -> list[int]:
+def ours_make(rows: Block, prefix: str | None) -> list[int]:
     """How many user records are in each aggregate."""
     aggregator = Aggregator(MADE_BYTES, 1_000_000, MIB, prefix)
-    made = [closed.rows for record in records for closed in aggregator.add(record, 0.0)]
+    made = [closed.rows for closed in aggregator.add(rows, 0.0)]
     last = aggregator.close()
     return made if last is None else [*made, last.rows]
 
@@ -91,14 +91,16 @@ def making(rounds: int) -> Iterator[dict[str, Any]]:
                 key = f"key-{i % keys}"
                 plains.append(plain(os.urandom(size), key, None, size + len(key), i))
 
+            block = Block.of(plains)
+
             def theirs(records: list[Record] = plains) -> int:
                 return sum(theirs_make(records))
 
-            def ours(records: list[Record] = plains) -> int:
-                return sum(ours_make(records, None))
+            def ours(rows: Block = block) -> int:
+                return sum(ours_make(rows, None))
 
-            def with_ids(records: list[Record] = plains) -> int:
-                return sum(ours_make(records, PREFIX))
+            def with_ids(rows: Block = block) -> int:
+                return sum(ours_make(rows, PREFIX))
 
             assert theirs() == ours() == with_ids() == many
             peer = best_rate(theirs, rounds)

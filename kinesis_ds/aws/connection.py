@@ -233,8 +233,15 @@ class Connection:
         meta = (await self.client.made()).meta
         return meta.endpoint_url, meta.region_name
 
-    async def call(self, operation: str, body: Mapping[str, Any], target: str) -> dict[str, Any]:
+    async def call(
+        self, operation: str, body: Mapping[str, Any] | bytes, target: str
+    ) -> dict[str, Any]:
         """One data call; its JSON answer with blobs still in base64.
+
+        Args:
+            operation: Its name in the API.
+            body: Its members, with blobs in base64, or those as JSON.
+            target: What is asked about, for messages.
 
         Raises:
             KinesisConnectorError: What the service or the network said.
@@ -245,7 +252,7 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def answer(
-        self, operation: str, body: Mapping[str, Any], target: str
+        self, operation: str, body: Mapping[str, Any] | bytes, target: str
     ) -> AsyncIterator[Answer]:
         """One data call, its body to be read piece by piece. Leaving the context early closes the
         socket.
@@ -347,10 +354,10 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def _post(
-        self, operation: str, body: Mapping[str, Any], target: str, **options: Any
+        self, operation: str, body: Mapping[str, Any] | bytes, target: str, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A signed call that was answered well. What is not read of the answer is given up."""
-        payload = orjson.dumps(body)
+        payload = body if isinstance(body, bytes) else orjson.dumps(body)
         endpoint, region = await self._place()
         headers = await self._signed_headers(operation, payload, endpoint, region)
         async with self._http.post(endpoint, data=payload, headers=headers, **options) as response:

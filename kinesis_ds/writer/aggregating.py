@@ -21,7 +21,7 @@ from kinesis_ds.kpl import (
     rows_of,
     varint,
 )
-from kinesis_ds.writer.records import Record, plain
+from kinesis_ds.writer.records import Block, Record, plain
 
 
 class Aggregator:
@@ -63,46 +63,50 @@ class Aggregator:
         self._hash_keys: dict[str, bytes] = {}
         self._tables: list[bytes] = []
         self._pieces: list[bytes] = []
-        self._first: Record | None = None
+        self._first: tuple[str, str | None, int] | None = None
         self._held = 0
         self._first_try: float | None = None
         self._tries = 0
 
-    def add(self, record: Record, now: float) -> list[Record]:
-        """Take a plain record; returns what this closed, in order: none, one, or two.
+    def add(self, rows: Block, now: float) -> list[Record]:
+        """Take rows, which are plain records, in their order; returns what this closed, in order.
 
-        Two: the aggregate that was open, and this record, which goes alone.
+        A row that goes alone comes behind the aggregate that was open before it.
         """
         closed: list[Record] = []
-        if not self._append(record, self._max_bytes, now):
-            if (before := self.close()) is not None:
-                closed.append(before)
-            if not self._append(record, self._max_bytes, now):
-                with_id = self._prefix_tag is not None and self._append(
-                    record, self._record_bytes, now
-                )
-                alone = self.close() if with_id else record
-                assert alone is not None
-                return [*closed, alone]
-        if self.waiting >= self._max_records and (full := self.close()) is not None:
-            closed.append(full)
+        at = 0
+        while at < len(rows):
+            at = self._append(rows, at, len(rows), self._max_bytes, now)
+            if self.waiting >= self._max_records or (at < len(rows) and self.waiting):
+                closed.append(self._closed())
+            elif at < len(rows):
+                # It is too large for an aggregate, at least with its id.
+                with_id = self._prefix_tag is not None
+                if with_id and self._append(rows, at, at + 1, self._record_bytes, now) > at:
+                    closed.append(self._closed())
+                else:
+                    closed.append(rows.record(at))
+                at += 1
         return closed
 
     def close(self) -> Record | None:
         """The open aggregate as a record to be sent; None when nothing waits in it."""
-        first = self._first
-        if first is None:
-            return None
-        closed = first
-        if self.waiting > 1 or self._prefix_tag is not None:
+        return self._closed() if self.waiting else None
+
+    def _closed(self) -> Record:
+        assert self._first is not None
+        key, hash_key, row = self._first
+        if self.waiting == 1 and self._prefix_tag is None:
+            closed = plain(self._pieces[-2], key, hash_key, self._held, row)
+            closed.first_try, closed.tries = self._first_try, self._tries
+        else:
             body = b"".join(self._tables) + b"".join(self._pieces)
-            hash_key = first.explicit_hash_key
             closed = Record(
                 data=b"".join((MAGIC, body, md5(body))),
-                partition_key=first.partition_key,
-                explicit_hash_key=hash_key or str(hash_key_of(first.partition_key)),
+                partition_key=key,
+                explicit_hash_key=hash_key or str(hash_key_of(key)),
                 size=self._size,
-                row=first.row,
+                row=row,
                 rows=self.waiting,
                 held=self._held,
                 keys=tuple(self._keys),
@@ -112,54 +116,78 @@ class Aggregator:
         self._empty()
         return closed
 
-    def _append(self, record: Record, most: int, now: float) -> bool:
-        """Take it if the aggregate then has at most ``most`` bytes; returns whether it did."""
-        key, hash_key, data = record.partition_key, record.explicit_hash_key, record.data
-        size = self._size
-        table = b""
-        key_field = self._keys.get(key)
-        if key_field is None:
-            raw = key.encode()
-            table = KEY_FIELD + varint(len(raw)) + raw
-            key_field = b"\x08" + varint(len(self._keys))
-        fields = key_field
-        hash_field = None
-        if hash_key is not None:
-            hash_field = self._hash_keys.get(hash_key)
-            if hash_field is None:
-                table += HASH_KEY_FIELD + varint(len(hash_key)) + hash_key.encode()
-                hash_field = b"\x10" + varint(len(self._hash_keys))
-            fields += hash_field
-        fields += RECORD_FIELD + varint(len(data))
-        tags = b""
-        if self._prefix_tag is not None:
-            tags = row_tag(record.row)
-            if self._first is None:
-                tags = self._prefix_tag + tags
-        length = len(fields) + len(data) + len(tags)
-        head = RECORD_FIELD + varint(length)
-        size += len(table) + len(head) + length
+    def _append(self, rows: Block, first: int, end: int, most: int, now: float) -> int:
+        """Take rows from the ``first`` on, while the aggregate has at most ``most`` bytes and no
+        more of them than it may have; returns the place behind the last one taken.
+        """
+        end = min(end, first + self._max_records - self.waiting)
+        keys, data, hash_keys = rows.keys, rows.data, rows.hash_keys
+        key_fields, pieces, size = self._keys, self._pieces, self._size
+        prefix_tag = self._prefix_tag
+        at, hash_key, tags = first, None, b""
+        while at < end:
+            key, value = keys[at], data[at]
+            table = new_key = b""
+            fields = key_fields.get(key)
+            if fields is None:
+                raw = key.encode()
+                table = KEY_FIELD + varint(len(raw)) + raw
+                fields = new_key = b"\x08" + varint(len(key_fields))
+            new_hash_key = b""
+            if hash_keys is not None and (hash_key := hash_keys[at]) is not None:
+                hash_field = self._hash_keys.get(hash_key)
+                if hash_field is None:
+                    table += HASH_KEY_FIELD + varint(len(hash_key)) + hash_key.encode()
+                    hash_field = new_hash_key = b"\x10" + varint(len(self._hash_keys))
+                fields += hash_field
+            if prefix_tag is not None:
+                tags = row_tag(rows.numbers[at])
+                if not pieces:
+                    tags = prefix_tag + tags
+            value_head = _record_head(len(value))
+            length = len(fields) + len(value_head) + len(value) + len(tags)
+            head = _record_head(length)
+            grown = size + len(table) + len(head) + length
+            if not pieces:
+                grown += rows.sizes[at] - len(value)  # its partition key is the aggregate's
+            if grown > most:
+                break
+            size = grown
+            if table:
+                self._tables.append(table)
+                if new_key:
+                    key_fields[key] = new_key
+                if hash_key is not None and new_hash_key:
+                    self._hash_keys[hash_key] = new_hash_key
+            pieces += (head, fields, value_head, value, tags)
+            at += 1
+        if at > first:
+            self._count(rows, first, at, size, now)
+        return at
+
+    def _count(self, rows: Block, first: int, end: int, size: int, now: float) -> None:
+        """Take note of rows that were appended."""
         if self._first is None:
-            size += record.size - len(data)  # its partition key is the aggregate's
-        if size > most:
-            return False
-        if self._first is None:
-            self._first = record
+            hash_keys = rows.hash_keys
+            hash_key = None if hash_keys is None else hash_keys[first]
+            self._first = (rows.keys[first], hash_key, rows.numbers[first])
             self.opened_at = now
-        if table:
-            self._tables.append(table)
-            self._keys[key] = key_field
-            if hash_key is not None and hash_field is not None:
-                self._hash_keys[hash_key] = hash_field
-        self._pieces += (head, fields, data, tags) if tags else (head, fields, data)
         self._size = size
-        self._held += record.held
-        self.waiting += 1
-        if record.first_try is not None:  # it was in an aggregate that was taken apart
-            earlier = self._first_try is None or record.first_try < self._first_try
-            self._first_try = record.first_try if earlier else self._first_try
-            self._tries = max(record.tries, self._tries)
-        return True
+        self._held += sum(rows.sizes[first:end])
+        self.waiting += end - first
+        if rows.first_try is not None:  # they were in an aggregate that was taken apart
+            earlier = self._first_try is None or rows.first_try < self._first_try
+            self._first_try = rows.first_try if earlier else self._first_try
+            self._tries = max(rows.tries, self._tries)
+
+
+def _record_head(length: int) -> bytes:
+    """What a field of so many bytes begins with: a user record, or the data in one."""
+    return _RECORD_HEADS[length] if length < len(_RECORD_HEADS) else RECORD_FIELD + varint(length)
+
+
+# Two bytes of length; making them anew for each record would cost more than the rest of it.
+_RECORD_HEADS = [RECORD_FIELD + varint(length) for length in range(1 << 14)]
 
 
 def users_of(record: Record) -> list[Record]:

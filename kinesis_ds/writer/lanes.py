@@ -17,15 +17,16 @@ from kinesis_ds.writer.filing import Filing, Lane
 from kinesis_ds.writer.pacing import Pace
 from kinesis_ds.writer.prediction import hash_key_of
 from kinesis_ds.writer.queues import Gate
-from kinesis_ds.writer.records import Record, Request
-from kinesis_ds.writer.results import THROTTLED_CODES, Delivered, Rejected, Verdict
+from kinesis_ds.writer.records import Block, Request, records_of
+from kinesis_ds.writer.results import THROTTLED_CODES, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kinesis_ds.writer.aggregating import Aggregator
     from kinesis_ds.writer.prediction import Prediction
-    from kinesis_ds.writer.records import PackingLimits
+    from kinesis_ds.writer.records import Load, PackingLimits, Record
+    from kinesis_ds.writer.results import Answers
 
 _BACKOFF_BASE_S: Final = 0.1
 _BACKOFF_CAP_S: Final = 5.0
@@ -84,10 +85,10 @@ class Settled:
 
 
 class _Part(NamedTuple):
-    """The records of one lane in a request."""
+    """What is of one lane in a request."""
 
     lane: Lane
-    records: list[Record]
+    loads: list[Load]
     cost: float
 
 
@@ -164,24 +165,31 @@ class Lanes:
         """Whether everything that was added is delivered."""
         return not (self._waiting or self._flights or self._unsettled)
 
-    def add(self, records: Iterable[Record], now: float) -> None:
+    def add(self, block: Block, now: float) -> None:
         """Take fresh rows, in row order."""
+        self._waiting += len(block)
         touched: dict[Lane, None] = {}
-        for record in records:
-            self._waiting += 1
-            lane = self._lane_of(record)
-            aggregator = lane.aggregator
-            if aggregator is None:
-                if self._gate is None or self._gate.add(record):
-                    lane.queue.add(record, now)
-                    touched[lane] = None
-                continue
-            opened = aggregator.opened_at
-            for closed in aggregator.add(record, now):
-                self._enqueue(closed, lane, now if opened is None else opened, touched)
-            if aggregator.opened_at is not None and aggregator.opened_at != opened:
-                self._filing.opened(lane, aggregator.opened_at)
+        if self._aggregator is None and self._gate is not None:
+            # Of each key the rows are to queue up in their order, whatever their shards are.
+            for record in block.records:
+                self._enqueue(record, self._lane_of(record), now, touched)
+        else:
+            for shard, rows in self._prediction.split(block).items():
+                self._add_to(self._lane(shard), rows, now, touched)
         self._filing.file_all(touched, now)
+
+    def _add_to(self, lane: Lane, rows: Block, now: float, touched: dict[Lane, None]) -> None:
+        aggregator = lane.aggregator
+        if aggregator is None:
+            lane.queue.add(rows, now)
+            touched[lane] = None
+            return
+        opened = aggregator.opened_at
+        for closed in aggregator.add(rows, now):
+            self._enqueue(closed, lane, now if opened is None else opened, touched)
+            opened = None
+        if aggregator.opened_at is not None and aggregator.opened_at != opened:
+            self._filing.opened(lane, aggregator.opened_at)
 
     def flush(self, on: bool = True) -> None:
         """No more rows come, so nothing waits for company."""
@@ -203,43 +211,52 @@ class Lanes:
         self._close_aggregates(now)
         self._filing.refile_due(now)
         parts: list[_Part] = []
-        records: list[Record] = []
-        size = 0
+        records, size = 0, 0
         room_ended = False
         while not room_ended and (lane := self._filing.next(now, alone=not parts)) is not None:
             if lane.pace.ready_at(lane.queue.cost, now) > now:
                 self._filing.file(lane, now)  # another task has used its shard's pace up
                 continue
             taken = lane.queue.take(
-                self._limits.request_records - len(records),
+                self._limits.request_records - records,
                 self._limits.request_bytes - size,
                 lane.pace.allowance(now),
                 alone=not records,
             )
             room_ended = taken.room_ended
-            if taken.records:
-                records += taken.records
+            if taken.loads:
+                records += sum(map(len, taken.loads))
                 size += taken.size
-                parts.append(_Part(lane, taken.records, taken.cost))
+                parts.append(_Part(lane, taken.loads, taken.cost))
                 lane.pace.sent(taken.cost, now)
                 self._filing.file(lane, now)
-            room_ended |= len(records) >= self._limits.request_records
+            room_ended |= records >= self._limits.request_records
             room_ended |= size >= self._limits.request_bytes
         if not records:
             return None
-        request = Request(records, size)
+        request = self._depart([load for part in parts for load in part.loads], size, now)
         self._flights[id(request)] = _Flight(request, parts, now, self._dealing)
-        late = []
-        for record in records:
-            self._waiting -= record.rows
-            record.tries += 1
-            if record.first_try is None:
-                record.first_try = now
-            elif self._deadline(record) <= now:
-                late.append(record)
-        if late:
-            raise RetriesExhausted(len(late), max(r.tries for r in late) - 1, self.why)
         return request
+
+    def _depart(self, loads: list[Load], size: int, now: float) -> Request:
+        """Count loads as sent now.
+
+        Raises:
+            RetriesExhausted: One of them would be sent again after its time.
+        """
+        first = now
+        late: list[Load] = []
+        for load in loads:
+            self._waiting -= load.rows
+            load.tries += 1
+            if load.first_try is None:
+                load.first_try = now
+            elif self._deadline(load) <= now:
+                late.append(load)
+            first = min(first, load.first_try)
+        if late:
+            raise RetriesExhausted(sum(map(len, late)), max(r.tries for r in late) - 1, self.why)
+        return Request(loads, size, first)
 
     def wake_at(self, now: float) -> float | None:
         """When :meth:`next_request` may give something although nothing else happens."""
@@ -250,8 +267,8 @@ class Lanes:
             times.append(now if self._flushing else oldest[0] + self._linger_s)
         return max(now, min(times)) if times else None
 
-    def settle(self, request: Request, verdicts: list[Verdict], now: float) -> Settled:
-        """Take the answer to a request: one verdict for each record, none of them a refusal.
+    def settle(self, request: Request, answers: Answers, now: float) -> Settled:
+        """Take the answer to a request, none of whose records was refused.
 
         Raises:
             RetriesExhausted: A record would be sent again, and its time is over.
@@ -259,40 +276,72 @@ class Lanes:
         flight = self._flights.pop(id(request))
         settled = Settled()
         again: list[tuple[Record, float]] = []
-        at = 0
+        end = 0
         for part in flight.parts:
-            answers = verdicts[at : at + len(part.records)]
-            at += len(part.records)
-            if self._all_as_expected(part, answers):
+            at, end = end, end + sum(map(len, part.loads))
+            # What usually happens: all is stored, and where it was thought to be.
+            if answers.all_stored(at, end, part.lane.shard if self._prediction.known else None):
                 self._settle_whole(part, settled, now)
-                continue
-            failed: list[Record] = []
-            stored: list[tuple[Record, str]] = []
-            costs = [0.0, 0.0, 0.0]  # delivered, throttled, neither
-            for record, verdict in zip(part.records, answers, strict=True):
-                assert not isinstance(verdict, Rejected)
-                if isinstance(verdict, Delivered):
-                    stored.append((record, verdict.shard_id))
-                    costs[0] += record.cost
-                    continue
-                failed.append(record)
-                settled.retried += record.rows
-                self.why = f"{verdict.code}: {verdict.message}"
-                if verdict.code in THROTTLED_CODES:
-                    settled.throttled += record.rows
-                    costs[1] += record.cost
-                else:
-                    costs[2] += record.cost
-            self._report(part, costs, now)
-            if stored:
-                part.lane.failures = 0
-            if failed:
-                self._pause(part.lane, flight.sent_at, now)
-                again += self._back(part, failed, flight.dealing, now)
-            self._judge(stored, part.lane.shard, flight.dealing, settled, now)
-            self._filing.file(part.lane, now)
+            else:
+                again += self._settle_each(part, answers, at, flight, settled, now)
         self._check_deadline(again)
         return settled
+
+    def _settle_whole(self, part: _Part, settled: Settled, now: float) -> None:
+        """Settle what is all stored as expected, without looking at each record."""
+        lane = part.lane
+        lane.pace.delivered(part.cost, now)
+        lane.failures = 0
+        settled.rows += sum(load.rows for load in part.loads)
+        settled.bytes += sum(load.held for load in part.loads)
+        if self._gate is not None:
+            done = records_of(part.loads)
+            passing = [r for record in done for r in self._gate.done(record)]
+            if passing:
+                self._admit(passing, now)
+        self._filing.file(lane, now)
+
+    def _settle_each(
+        self,
+        part: _Part,
+        answers: Answers,
+        first: int,
+        flight: _Flight,
+        settled: Settled,
+        now: float,
+    ) -> list[tuple[Record, float]]:
+        """Settle record by record, from the ``first`` answer on; returns those to be sent again,
+        and when they may go.
+        """
+        failed: list[Record] = []
+        stored: list[tuple[Record, str]] = []
+        costs = [0.0, 0.0, 0.0]  # delivered, throttled, neither
+        for at, record in enumerate(records_of(part.loads), first):
+            shard = answers.shards[at]
+            if shard is not None:
+                stored.append((record, shard))
+                costs[0] += record.cost
+                continue
+            failure = answers.failures[at]
+            assert not isinstance(failure, Rejected)
+            failed.append(record)
+            settled.retried += record.rows
+            self.why = f"{failure.code}: {failure.message}"
+            if failure.code in THROTTLED_CODES:
+                settled.throttled += record.rows
+                costs[1] += record.cost
+            else:
+                costs[2] += record.cost
+        self._report(part, costs, now)
+        again: list[tuple[Record, float]] = []
+        if stored:
+            part.lane.failures = 0
+        if failed:
+            self._pause(part.lane, flight.sent_at, now)
+            again = self._back(part, failed, flight.dealing, now)
+        self._judge(stored, part.lane.shard, flight.dealing, settled, now)
+        self._filing.file(part.lane, now)
+        return again
 
     def failed(self, request: Request, why: str, throttled: bool, now: float) -> Settled:
         """Take it that a request failed as a whole, or got no answer, and may pass later.
@@ -306,10 +355,10 @@ class Lanes:
         for part in flight.parts:
             self._report(part, [0.0, part.cost, 0.0] if throttled else [0.0, 0.0, part.cost], now)
             self._pause(part.lane, flight.sent_at, now)
-            again += self._back(part, part.records, flight.dealing, now)
+            again += self._back(part, records_of(part.loads), flight.dealing, now)
             self._filing.file(part.lane, now)
         self._check_deadline(again)
-        rows = sum(record.rows for record in request.records)
+        rows = request.rows
         return Settled(retried=rows, throttled=rows if throttled else 0)
 
     def reshard(self, prediction: Prediction, now: float) -> Settled:
@@ -333,7 +382,8 @@ class Lanes:
             self._waiting += record.rows
             self._enqueue(record, lane, now - self._linger_s, touched)
         self._filing.file_all(touched, now)
-        self.add((record for record in waiting if not record.tries), now)
+        if fresh := [record for record in waiting if not record.tries]:
+            self.add(Block.of(fresh), now)
         settled = Settled()
         unsettled, self._unsettled = self._unsettled, []
         for record, shard in unsettled:
@@ -349,7 +399,9 @@ class Lanes:
         self._flights.clear()
 
     def _lane_of(self, record: Record) -> Lane:
-        shard = self._prediction.shard_of(record)
+        return self._lane(self._prediction.shard_of(record))
+
+    def _lane(self, shard: str) -> Lane:
         lane = self._lanes.get(shard)
         if lane is None:
             pace = self._paces.setdefault(shard, Pace())
@@ -387,31 +439,12 @@ class Lanes:
         for lane, records in by_lane.items():
             aggregator = self._aggregator(not lane.shard)
             for record in records:
-                packed += [(lane, closed) for closed in aggregator.add(record, now)]
+                packed += [(lane, closed) for closed in aggregator.add(Block.of([record]), now)]
             if (last := aggregator.close()) is not None:
                 packed.append((lane, last))
         return packed
 
     # Answers.
-
-    def _all_as_expected(self, part: _Part, answers: list[Verdict]) -> bool:
-        """Whether everything is stored, and where it was thought to be: what usually happens."""
-        shard = part.lane.shard
-        return all(type(a) is Delivered and a.shard_id == shard for a in answers)
-
-    def _settle_whole(self, part: _Part, settled: Settled, now: float) -> None:
-        """Settle what is all stored as expected, without looking at each record twice."""
-        lane = part.lane
-        lane.pace.delivered(part.cost, now)
-        lane.failures = 0
-        for record in part.records:
-            settled.rows += record.rows
-            settled.bytes += record.held
-        if self._gate is not None:
-            passing = [r for record in part.records for r in self._gate.done(record)]
-            if passing:
-                self._admit(passing, now)
-        self._filing.file(lane, now)
 
     def _report(self, part: _Part, costs: list[float], now: float) -> None:
         delivered, throttled, neither = costs
@@ -536,7 +569,7 @@ class Lanes:
             why = f"shard {late[0][1]} took them, and it is not listed"
             raise RetriesExhausted(len(late), max(one.tries for one, _ in late), why)
 
-    def _deadline(self, record: Record) -> float:
-        """Until when a record that was sent may be sent again."""
-        assert record.first_try is not None
-        return record.first_try + self._retry_timeout_s
+    def _deadline(self, sent: Load) -> float:
+        """Until when what was sent may be sent again."""
+        assert sent.first_try is not None
+        return sent.first_try + self._retry_timeout_s

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kinesis_ds import kpl
 
 if TYPE_CHECKING:
     from kinesis_ds.shards import ShardMap
-    from kinesis_ds.writer.records import Record
+    from kinesis_ds.writer.records import Block, Record
+
+# Keys come again and again: looking one up costs a tenth of hashing it.
+_KEYS_KNOWN = 1 << 16
 
 
 class Prediction:
@@ -34,20 +38,45 @@ class Prediction:
         self._firsts = [first for (first, _), _ in taking]
         self._lasts = [last for (_, last), _ in taking]
         self._only = self.open[0] if len(taking) == 1 else None
+        self._shard_of_key = lru_cache(_KEYS_KNOWN)(self._hashed)
 
     def __repr__(self) -> str:
         return f"Prediction({len(self.open)} open shards)"
 
     def shard_of(self, record: Record) -> str:
         """The shard that will take the record; empty when that is not known."""
-        if self._only is not None:
-            return self._only
-        if not self._firsts:
-            return ""
-        key = hash_key_of(record)
-        at = bisect_right(self._firsts, key) - 1
+        return self._shard(record.partition_key, record.explicit_hash_key)
+
+    def split(self, block: Block) -> dict[str, Block]:
+        """The rows of a block by the shard that will take them, each shard's in their order."""
+        if self._only is not None or not self._firsts:
+            return {self._only or "": block}
+        if block.hash_keys is None:
+            shards = list(map(self._shard_of_key, block.keys))
+        else:
+            shards = list(map(self._shard, block.keys, block.hash_keys))
+        places: dict[str, list[int]] = {}
+        for at, shard in enumerate(shards):
+            if shard in places:
+                places[shard].append(at)
+            else:
+                places[shard] = [at]
+        if len(places) == 1:
+            return {shards[0]: block}
+        return {shard: block.at(found) for shard, found in places.items()}
+
+    def _shard(self, key: str, hash_key: str | None) -> str:
+        if self._only is not None or not self._firsts:
+            return self._only or ""
+        return self._shard_of_key(key) if hash_key is None else self._holding(int(hash_key))
+
+    def _hashed(self, key: str) -> str:
+        return self._holding(kpl.hash_key_of(key))
+
+    def _holding(self, hash_key: int) -> str:
+        at = bisect_right(self._firsts, hash_key) - 1
         # A listing made in the middle of a reshard may have a hole in it.
-        return self.open[at] if at >= 0 and key <= self._lasts[at] else ""
+        return self.open[at] if at >= 0 and hash_key <= self._lasts[at] else ""
 
     def hash_range(self, shard_id: str) -> tuple[int, int] | None:
         """First and last hash key of a shard, closed or not; None when it is not known."""

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from kinesis_ds.writer.records import Block, records_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_ds.writer.records import Record
+    from kinesis_ds.writer.records import Load, Record
 
 
 class Taken(NamedTuple):
-    """What a queue gave: records, their bytes and cost, and whether room was what ended it."""
+    """What a queue gave: its loads, their bytes and cost, and whether room was what ended it."""
 
-    records: list[Record]
+    loads: list[Load]
     size: int
     cost: float
     room_ended: bool
 
 
 class Queue:
-    """The records of one shard that may be sent, first in, first out.
+    """What may be sent to one shard, first in, first out. Its length is the number of records.
 
     Attributes:
         size: Their bytes.
@@ -29,73 +31,84 @@ class Queue:
         again: How many of them were sent before.
     """
 
-    __slots__ = ("_records", "again", "cost", "size")
+    __slots__ = ("_loads", "_records", "again", "cost", "size")
 
     def __init__(self) -> None:
-        self._records: deque[Record] = deque()
+        self._loads: deque[Load] = deque()
+        self._records = 0
         self.size = 0
         self.cost = 0.0
         self.again = 0
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._records
 
     @property
     def since(self) -> float:
         """When the record at the front began to wait, or was first sent."""
-        return self._records[0].since
+        return self._loads[0].since
 
-    def add(self, record: Record, since: float) -> None:
-        """A record comes last."""
-        record.since = since
-        self._records.append(record)
-        self.size += record.size
-        self.cost += record.cost
-        if record.tries:
-            self.again += 1
+    def add(self, load: Load, since: float) -> None:
+        """It comes last."""
+        load.since = since
+        self._loads.append(load)
+        self._count(load)
 
     def put_back(self, records: list[Record], now: float) -> None:
         """Records come first, in their order."""
         for record in reversed(records):
             record.since = now if record.first_try is None else record.first_try
-            self._records.appendleft(record)
-            self.size += record.size
-            self.cost += record.cost
-            if record.tries:
-                self.again += 1
+            self._loads.appendleft(record)
+            self._count(record)
 
     def take(self, records: int, room: int, allowance: float, *, alone: bool) -> Taken:
-        """As many from the front as there are, within all three limits.
+        """As many records from the front as there are, within all three limits.
 
         The first one's cost is not looked at: whoever asks has asked the pace. Nor, if it would be
         ``alone`` in its request, is its size.
         """
-        taken: list[Record] = []
+        taken: list[Load] = []
         size, cost, ended = 0, 0.0, False
-        waiting = self._records
+        waiting = self._loads
         while waiting:
-            record = waiting[0]
-            if len(taken) >= records or (size + record.size > room and (taken or not alone)):
+            load = waiting[0]
+            if not records or (size + load.first_size > room and (taken or not alone)):
                 ended = True
                 break
-            if taken and cost + record.cost > allowance:
+            if taken and cost + load.first_cost > allowance:
                 break
-            waiting.popleft()
-            taken.append(record)
-            size += record.size
-            cost += record.cost
-            if record.tries:
-                self.again -= 1
+            if isinstance(load, Block):
+                fitting = max(1, load.fitting(records, room - size, allowance - cost))
+                if fitting < len(load):
+                    load, waiting[0] = load.cut(fitting)
+                else:
+                    waiting.popleft()
+            else:
+                waiting.popleft()
+            taken.append(load)
+            records -= len(load)
+            size += load.size
+            cost += load.cost
+            if load.tries:
+                self.again -= len(load)
+            self._records -= len(load)
         self.size -= size
-        self.cost = self.cost - cost if self._records else 0.0
+        self.cost = self.cost - cost if waiting else 0.0
         return Taken(taken, size, cost, ended)
 
     def drain(self) -> list[Record]:
         """Take out everything."""
-        records = list(self._records)
-        self._records.clear()
-        self.size, self.cost, self.again = 0, 0.0, 0
+        records = records_of(self._loads)
+        self._loads.clear()
+        self._records, self.size, self.cost, self.again = 0, 0, 0.0, 0
         return records
+
+    def _count(self, load: Load) -> None:
+        self._records += len(load)
+        self.size += load.size
+        self.cost += load.cost
+        if load.tries:
+            self.again += len(load)
 
 
 class Gate:

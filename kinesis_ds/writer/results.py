@@ -7,15 +7,15 @@ not know is refused, never delivered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_ds.errors import ProtocolError, shown
-from kinesis_ds.position import is_number
+from kinesis_ds.position import MAX_DIGITS, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_ds.writer.records import Record
+    from kinesis_ds.writer.records import Request
 
 THROTTLED_CODES = frozenset(
     {"KMSThrottlingException", "ProvisionedThroughputExceededException", "ThrottlingException"}
@@ -57,6 +57,51 @@ class Rejected:
 Verdict = Delivered | Retry | Rejected
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What Kinesis said of each record of a request, in order.
+
+    Attributes:
+        shards: Where each was stored; None where it was not.
+        numbers: Under which sequence number; None where it was not stored.
+        failures: What was said of those that were not stored, by their place.
+    """
+
+    shards: list[str | None]
+    numbers: list[str | None]
+    failures: dict[int, Retry | Rejected]
+
+    @classmethod
+    def of(cls, verdicts: Iterable[Verdict]) -> Answers:
+        answers = cls([], [], {})
+        for at, verdict in enumerate(verdicts):
+            if isinstance(verdict, Delivered):
+                answers.shards.append(verdict.shard_id)
+                answers.numbers.append(verdict.sequence_number)
+            else:
+                answers.shards.append(None)
+                answers.numbers.append(None)
+                answers.failures[at] = verdict
+        return answers
+
+    @property
+    def stored(self) -> int:
+        """How many were stored."""
+        return len(self.shards) - len(self.failures)
+
+    def verdict(self, at: int) -> Verdict:
+        shard, number = self.shards[at], self.numbers[at]
+        if shard is None or number is None:
+            return self.failures[at]
+        return Delivered(shard, number)
+
+    def all_stored(self, first: int, end: int, shard: str | None) -> bool:
+        """Whether all records from one place up to another are stored; in this shard, if given."""
+        if shard is None:
+            return not any(first <= at < end for at in self.failures)
+        return self.shards[first:end].count(shard) == end - first
+
+
 @dataclass(frozen=True)
 class ShardWrites:
     """What was stored in one shard.
@@ -79,8 +124,8 @@ class ShardWrites:
     bytes: int
 
 
-def classify(answer: Any, sent: int) -> list[Verdict]:
-    """One verdict for each record sent, in order.
+def classify(answer: Any, sent: int) -> Answers:
+    """What was said of each record sent, in order.
 
     ``FailedRecordCount`` is not looked at: a server was seen that reports 1 for four failed
     entries. Each entry's own ``ErrorCode`` decides.
@@ -98,7 +143,27 @@ def classify(answer: Any, sent: int) -> list[Verdict]:
             "known which records were stored.",
             "Is the endpoint a Kinesis endpoint?",
         )
-    return [_verdict(entry) for entry in entries]
+    return _all_stored(entries) or Answers.of(map(_verdict, entries))
+
+
+def _all_stored(entries: list[Any]) -> Answers | None:
+    """What usually is the answer, without looking at each entry by itself; None if it is not."""
+    try:
+        shards = [entry["ShardId"] for entry in entries if "ErrorCode" not in entry]
+        numbers = [entry["SequenceNumber"] for entry in entries]
+        digits = "".join(numbers)
+        places = set(shards)
+    except (KeyError, TypeError):
+        return None
+    lengths = set(map(len, numbers))
+    good = (
+        len(shards) == len(entries)
+        and all(type(shard) is str and shard for shard in places)
+        and digits.isascii()
+        and digits.isdigit()
+        and 1 <= min(lengths) <= max(lengths) <= MAX_DIGITS
+    )
+    return Answers(shards, numbers, {}) if good else None
 
 
 def _verdict(entry: Any) -> Verdict:
@@ -118,28 +183,36 @@ def _verdict(entry: Any) -> Verdict:
     return Rejected("no sequence number", "neither an error nor a sequence number was answered")
 
 
-def tally(stream: str, pairs: Iterable[tuple[Record, Verdict]]) -> list[ShardWrites]:
-    """What the delivered ones among ``pairs`` come to, a shard each."""
+def tally(stream: str, request: Request, answers: Answers) -> list[ShardWrites]:
+    """What the delivered records of a request come to, a shard each."""
     found: dict[str, _Tally] = {}
-    for record, verdict in pairs:
-        if type(verdict) is Delivered:
-            shard_id = verdict.shard_id
-            shard = found.get(shard_id) or found.setdefault(shard_id, _Tally())
-            shard.numbers.append(verdict.sequence_number)
-            shard.rows += record.rows
-            shard.held += record.held
+    first = next(iter(answers.shards), None)
+    if first is not None and answers.all_stored(0, len(answers.shards), first):
+        found[first] = _Tally(cast("list[str]", answers.numbers), request.rows, request.held)
+        return _writes(stream, found)
+    for shard_id, number, (rows, held) in zip(
+        answers.shards, answers.numbers, request.weights(), strict=True
+    ):
+        if shard_id is not None and number is not None:
+            shard = found.get(shard_id) or found.setdefault(shard_id, _Tally([]))
+            shard.numbers.append(number)
+            shard.rows += rows
+            shard.held += held
+    return _writes(stream, found)
+
+
+@dataclass(slots=True)
+class _Tally:
+    numbers: list[str]
+    rows: int = 0
+    held: int = 0
+
+
+def _writes(stream: str, found: dict[str, _Tally]) -> list[ShardWrites]:
     return [
         ShardWrites(stream, shard_id, *_ends(shard.numbers), shard.rows, shard.held)
         for shard_id, shard in found.items()
     ]
-
-
-class _Tally:
-    __slots__ = ("held", "numbers", "rows")
-
-    def __init__(self) -> None:
-        self.numbers: list[str] = []
-        self.rows = self.held = 0
 
 
 def _ends(numbers: list[str]) -> tuple[str, str]:

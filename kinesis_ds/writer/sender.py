@@ -24,10 +24,8 @@ from kinesis_ds.writer.aggregating import Aggregator
 from kinesis_ds.writer.lanes import Lanes, RetriesExhausted, Settled
 from kinesis_ds.writer.records import PackingLimits
 from kinesis_ds.writer.results import (
-    Delivered,
     Rejected,
     ShardWrites,
-    Verdict,
     Written,
     classify,
     merge,
@@ -40,7 +38,8 @@ if TYPE_CHECKING:
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.inflight import InFlightWindow
     from kinesis_ds.writer.prediction import Prediction
-    from kinesis_ds.writer.records import Record, Request
+    from kinesis_ds.writer.records import Request
+    from kinesis_ds.writer.results import Answers
     from kinesis_ds.writer.rows import Piece
     from kinesis_ds.writer.service import Target
 
@@ -58,7 +57,7 @@ class Streams(Protocol):
 
     def opened(self, stream: StreamId) -> Target: ...
 
-    async def put(self, stream: StreamId, records: list[Record]) -> Mapping[str, Any]: ...
+    async def put(self, stream: StreamId, request: Request) -> Mapping[str, Any]: ...
 
     async def look_at_shards(self, stream: StreamId) -> Prediction: ...
 
@@ -107,7 +106,7 @@ class Sender:
             lanes = self._lanes.get(piece.stream)
             if lanes is None:
                 lanes = self._lanes[piece.stream] = self._open(piece.stream)
-            lanes.add(piece.records, self._now())
+            lanes.add(piece.block, self._now())
             self._pump()
 
     def hurry(self, on: bool) -> None:
@@ -221,12 +220,11 @@ class Sender:
 
     async def _call(self, stream: StreamId, lanes: Lanes, request: Request) -> Settled:
         label = f"stream {stream.label}"
-        first = min(r.first_try for r in request.records if r.first_try is not None)
-        left = first + self._options.retry_timeout_s - self._now()
+        left = request.first_try + self._options.retry_timeout_s - self._now()
         timeout = max(0.0, min(_CALL_TIMEOUT_S, left))
         self._counters.add_request()
         try:
-            answer = await asyncio.wait_for(self._streams.put(stream, request.records), timeout)
+            answer = await asyncio.wait_for(self._streams.put(stream, request), timeout)
         except asyncio.TimeoutError:
             # A call that the deadline cuts short proves nothing: the reason before it stands.
             why = f"PutRecords for {label} got no answer within {timeout:.0f}s."
@@ -238,24 +236,21 @@ class Sender:
                 raise
             throttled = isinstance(exc, ThrottledError)
             return lanes.failed(request, exc.message, throttled=throttled, now=self._now())
-        verdicts = classify(answer, len(request.records))
-        self._count(stream, request, verdicts)
-        return lanes.settle(request, verdicts, self._now())
+        answers = classify(answer, len(request))
+        self._count(stream, request, answers)
+        return lanes.settle(request, answers, self._now())
 
-    def _count(self, stream: StreamId, request: Request, verdicts: list[Verdict]) -> None:
-        pairs = list(zip(request.records, verdicts, strict=True))
-        if writes := tally(stream.label, pairs):
+    def _count(self, stream: StreamId, request: Request, answers: Answers) -> None:
+        if writes := tally(stream.label, request, answers):
             merge(writes, into=self._written)
             self._counters.add_delivered(
-                sum(w.records for w in writes),
-                sum(w.bytes for w in writes),
-                sum(isinstance(verdict, Delivered) for verdict in verdicts),
+                sum(w.records for w in writes), sum(w.bytes for w in writes), answers.stored
             )
-        refused = [(r, v) for r, v in pairs if isinstance(v, Rejected)]
+        refused = [at for at, said in answers.failures.items() if isinstance(said, Rejected)]
         if refused:
-            record, verdict = refused[0]
+            record, verdict = request.records[refused[0]], answers.failures[refused[0]]
             raise WriteError(
-                f"Kinesis refused {len(refused)} of {len(pairs)} records for stream "
+                f"Kinesis refused {len(refused)} of {len(request)} records for stream "
                 f"{stream.label}; row {record.row} of the task: {verdict.code}: "
                 f"{verdict.message}.",
                 "Sending them again would not help.",

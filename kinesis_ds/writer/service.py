@@ -18,8 +18,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pybase64 import b64encode_as_string
-
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
 from kinesis_ds.errors import (
@@ -31,6 +29,7 @@ from kinesis_ds.errors import (
     WriteError,
 )
 from kinesis_ds.metrics import StatisticsFile
+from kinesis_ds.writer.body import put_records
 from kinesis_ds.writer.counters import SinkCounters
 from kinesis_ds.writer.prediction import Prediction
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from kinesis_ds.options import StreamId, WriteOptions
     from kinesis_ds.shards import Shard
     from kinesis_ds.writer.pacing import Pace
-    from kinesis_ds.writer.records import Record
+    from kinesis_ds.writer.records import Request
 
 logger = logging.getLogger(__name__)
 
@@ -179,13 +178,13 @@ class SinkService:
         """Have the network thread call something, without waiting."""
         self._loop.call_soon_threadsafe(callback, *args)
 
-    async def put(self, stream: StreamId, records: list[Record]) -> Mapping[str, Any]:
+    async def put(self, stream: StreamId, request: Request) -> Mapping[str, Any]:
         """One PutRecords call.
 
         Raises:
             KinesisConnectorError: What the service or the network said of the whole request.
         """
-        body = {"Records": [_entry(record) for record in records], **stream.request()}
+        body = put_records(stream, request)
         return await self._connection.call("PutRecords", body, f"stream {stream.label}")
 
     def close(self) -> None:
@@ -278,17 +277,6 @@ class SinkService:
             if time.monotonic() + pause - started >= patience:
                 raise error
             await asyncio.sleep(pause)
-
-
-def _entry(record: Record) -> dict[str, str]:
-    # As it travels: botocore's serializer takes twenty times as long over the same.
-    entry = {
-        "Data": b64encode_as_string(record.data),
-        "PartitionKey": record.partition_key,
-    }
-    if record.explicit_hash_key is not None:
-        entry["ExplicitHashKey"] = record.explicit_hash_key
-    return entry
 
 
 class Registry:

@@ -155,7 +155,7 @@ def _write(
     counters.opened(window)
     try:
         for piece in rows.pieces(_until_failed(slices, window)):
-            window.acquire(len(piece.records), piece.size, patience_s)
+            window.acquire(len(piece.block), piece.block.size, patience_s)
             service.post(sender.add, piece)
         service.post(sender.flush)
         window.drain(patience_s)

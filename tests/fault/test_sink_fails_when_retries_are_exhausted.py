@@ -37,7 +37,7 @@ LASTING = [
     (AnswerWith(b"<html>", 503), "503"),
     (AnswerWith(b"<html>", 429), "HTTP 429 without a Kinesis error"),
     (FailRecords("InternalFailure", "Internal service failure."), "Internal service failure"),
-    (Disconnect(), "ConnectionClosedError"),
+    (Disconnect(), "ServerDisconnectedError"),
     (NoAnswer(), "got no answer within 30s"),
 ]
 

@@ -14,8 +14,8 @@ from kinesis_ds.shards import Shard
 from kinesis_ds.writer.aggregating import Aggregator, users_of
 from kinesis_ds.writer.lanes import Lanes, Settled
 from kinesis_ds.writer.prediction import Prediction, hash_key_of
-from kinesis_ds.writer.records import PackingLimits, Record, Request, plain
-from kinesis_ds.writer.results import Delivered, Retry, Verdict
+from kinesis_ds.writer.records import Block, PackingLimits, Record, Request, plain
+from kinesis_ds.writer.results import Answers, Delivered, Retry, Verdict
 
 RECORD_BYTES = 400
 LINGER_S = 0.1
@@ -88,7 +88,7 @@ class World:
             hash_key = str(self.random.randint(0, MAX_HASH_KEY)) if scattered else None
             self.added.append(plain(data, key, hash_key, len(data) + len(key), row))
             records.append(copy_of(self.added[-1]))
-        self.lanes.add(records, self.now)
+        self.lanes.add(Block.of(records), self.now)
 
     def send(self) -> bool:
         request = self.lanes.next_request(self.now)
@@ -125,7 +125,7 @@ class World:
             verdicts.append(Delivered(shard.shard_id, str(len(self.found))))
             users = [user for user in users_of(record) if holds(shard, hash_key_of(user))]
             self.found += [int(user.data.split(b":")[0]) for user in users]
-        self.take(self.lanes.settle(request, verdicts, self.now))
+        self.take(self.lanes.settle(request, Answers.of(verdicts), self.now))
 
     def look(self) -> None:
         self.take(self.lanes.reshard(Prediction(self.shards), self.now))

@@ -56,13 +56,13 @@ def test_every_row_is_in_one_piece_of_its_stream_in_order(
             for number, (data, _, named) in enumerate(rows)
             if ((named or "orders") if routed else "orders") == stream
         ]
-        got = [r for piece in pieces if piece.stream.name == stream for r in piece.records]
+        got = [r for piece in pieces if piece.stream.name == stream for r in piece.block.records]
         assert [(record.row, record.data) for record in got] == wanted
         for record in got:
             key = rows[record.row][1]
             assert key is None or record.partition_key == key
             assert record.size == len(record.data) + len(record.partition_key.encode())
     for piece in pieces:
-        assert 1 <= len(piece.records) <= piece_records
-        assert piece.size == sum(record.size for record in piece.records)
-        assert piece.size <= piece_bytes or len(piece.records) == 1
+        assert 1 <= len(piece.block) <= piece_records
+        assert piece.block.size == sum(record.size for record in piece.block.records)
+        assert piece.block.size <= piece_bytes or len(piece.block) == 1

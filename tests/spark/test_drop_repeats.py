@@ -18,7 +18,7 @@ from kinesis_ds import SchemaError, drop_repeats
 from kinesis_ds.schema import source_ddl
 from kinesis_ds.testing import KinesisServer
 from kinesis_ds.writer.aggregating import Aggregator
-from kinesis_ds.writer.records import plain
+from kinesis_ds.writer.records import Block, plain
 from tests.spark.conftest import STREAM, Serve
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def send(kinesis: KinesisServer, rows: Iterable[int], batch: int = 0) -> None:
         aggregator = Aggregator(50_000, 1_000, 1_000_000, f"query/{batch}/0")
         for row in its_rows:
             data = b"%d.%d" % (batch, row)
-            assert aggregator.add(plain(data, key, None, len(data) + len(key), row), 0.0) == []
+            record = plain(data, key, None, len(data) + len(key), row)
+            assert aggregator.add(Block.of([record]), 0.0) == []
         whole = aggregator.close()
         assert whole is not None
         kinesis.put(STREAM, whole.data, partition_key=key)

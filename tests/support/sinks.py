@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kinesis_ds.testing import Call
-    from kinesis_ds.writer.records import Record
+    from kinesis_ds.writer.records import Request
 
 STREAM = "orders"
 UNLIMITED = Settings(enforce_limits=False)
@@ -276,10 +276,10 @@ class Sink:
     def _noting_put(self) -> Callable[..., Any]:
         put = service.SinkService.put
 
-        async def note(this: Any, stream: Any, records: list[Record]) -> Any:
-            users = [user for record in records for user in users_of(record)]
+        async def note(this: Any, stream: Any, request: Request) -> Any:
+            users = [user for record in request.records for user in users_of(record)]
             self.sent.append([int(user.data[:_ID_BYTES]) for user in users])
-            return await put(this, stream, records)
+            return await put(this, stream, request)
 
         return note
 

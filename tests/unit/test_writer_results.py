@@ -7,18 +7,25 @@ from typing import Any
 import pytest
 
 from kinesis_ds.errors import ProtocolError
-from kinesis_ds.writer.records import Record, plain
+from kinesis_ds.writer.records import Block, Record, Request, plain
 from kinesis_ds.writer.results import (
+    Answers,
     Delivered,
     Rejected,
     Retry,
     ShardWrites,
+    Verdict,
     classify,
     merge,
     tally,
 )
 
 OK = {"ShardId": "shardId-0", "SequenceNumber": "17"}
+
+
+def verdicts(answer: Any, sent: int) -> list[Verdict]:
+    answers = classify(answer, sent)
+    return [answers.verdict(at) for at in range(sent)]
 
 
 def failed(code: str) -> dict[str, str]:
@@ -30,7 +37,7 @@ def test_each_record_gets_its_own_verdict_in_order() -> None:
     throttled = failed("ProvisionedThroughputExceededException")
     refused = failed("InvalidArgumentException")
 
-    assert classify({"Records": [throttled, OK, refused]}, 3) == [
+    assert verdicts({"Records": [throttled, OK, refused]}, 3) == [
         Retry("ProvisionedThroughputExceededException", "said so"),
         Delivered("shardId-0", "17"),
         Rejected("InvalidArgumentException", "said so"),
@@ -42,13 +49,13 @@ def test_each_record_gets_its_own_verdict_in_order() -> None:
 )
 def test_passing_failures_are_worth_another_try(code: str) -> None:
     """What the API documents as passing is sent again."""
-    assert isinstance(classify({"Records": [failed(code)]}, 1)[0], Retry)
+    assert isinstance(verdicts({"Records": [failed(code)]}, 1)[0], Retry)
 
 
 @pytest.mark.parametrize("code", ["InvalidArgumentException", "AccessDeniedException", "Brand-New"])
 def test_unknown_codes_are_refusals(code: str) -> None:
     """A code that nobody has heard of is neither success nor something to try for ever."""
-    assert isinstance(classify({"Records": [failed(code)]}, 1)[0], Rejected)
+    assert isinstance(verdicts({"Records": [failed(code)]}, 1)[0], Rejected)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -56,7 +63,7 @@ def test_failed_record_count_is_not_trusted(count: int) -> None:
     """LocalStack reports one failure for many; the entries decide."""
     answer = {"FailedRecordCount": count, "Records": [failed("InternalFailure"), OK]}
 
-    assert [type(v) for v in classify(answer, 2)] == [Retry, Delivered]
+    assert [type(v) for v in verdicts(answer, 2)] == [Retry, Delivered]
 
 
 @pytest.mark.parametrize("answer", [{}, {"Records": None}, {"Records": []}, {"Records": [OK] * 3}])
@@ -69,7 +76,7 @@ def test_a_wrong_number_of_results_is_never_success(answer: dict[str, Any]) -> N
 @pytest.mark.parametrize("entry", [{}, {"ShardId": "s"}, {"SequenceNumber": "1"}])
 def test_a_result_without_a_sequence_number_is_no_delivery(entry: dict[str, str]) -> None:
     """Absence of an error is not proof."""
-    assert isinstance(classify({"Records": [entry]}, 1)[0], Rejected)
+    assert isinstance(verdicts({"Records": [entry]}, 1)[0], Rejected)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_a_result_without_a_sequence_number_is_no_delivery(entry: dict[str, str]
 )
 def test_a_result_that_makes_no_sense_is_no_delivery(entry: Any) -> None:
     """It neither counts as stored nor ends the task with an error that asks for a bug report."""
-    (verdict,) = classify({"Records": [entry]}, 1)
+    (verdict,) = verdicts({"Records": [entry]}, 1)
 
     assert isinstance(verdict, Rejected)
     assert len(verdict.message) < 300
@@ -101,7 +108,7 @@ def test_a_result_that_makes_no_sense_is_no_delivery(entry: Any) -> None:
 @pytest.mark.parametrize("code", [None, ""])
 def test_an_empty_error_code_is_none(code: str | None) -> None:
     """Some servers write the member where others leave it out."""
-    assert classify({"Records": [{**OK, "ErrorCode": code}]}, 1) == [Delivered("shardId-0", "17")]
+    assert verdicts({"Records": [{**OK, "ErrorCode": code}]}, 1) == [Delivered("shardId-0", "17")]
 
 
 @pytest.mark.parametrize("answer", [None, [], [OK], "x", 1])
@@ -121,7 +128,8 @@ def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
     ]
     verdicts = [Delivered("a", "10"), Delivered("a", "9"), Delivered("b", "5"), Retry("x", "")]
 
-    counted = tally("s", zip(records, verdicts, strict=True))
+    request = Request([*records[:2], many, Block.of(records[3:])], 0, 0.0)
+    counted = tally("s", request, Answers.of(verdicts))
     assert counted == [
         ShardWrites("s", "a", "9", "10", 2, 11),
         ShardWrites("s", "b", "5", "5", 7, 100),

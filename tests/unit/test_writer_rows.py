@@ -48,7 +48,7 @@ def reader(limits: Limits | None = None, stream: StreamId | None = ORDERS, **opt
 
 
 def records(columns: Columns, limits: Limits | None = None, **options: Any) -> list[Record]:
-    return [r for piece in reader(limits, **options).pieces([columns]) for r in piece.records]
+    return [r for piece in reader(limits, **options).pieces([columns]) for r in piece.block.records]
 
 
 def one(data: bytes | str | None, key: str | None = "k", hash_key: str | None = None) -> Columns:
@@ -59,7 +59,8 @@ def test_size_counts_the_partition_key_in_utf8() -> None:
     """A record is as large as its data and its key's bytes, not its key's characters."""
     (piece,) = reader().pieces([one(b"abc", "é€")])
 
-    assert 3 + 2 + 3 == piece.size == piece.records[0].size == piece.records[0].held
+    (record,) = piece.block.records
+    assert 3 + 2 + 3 == piece.block.size == record.size == record.held
 
 
 def test_a_record_may_be_as_large_as_the_limit_with_its_key() -> None:
@@ -83,7 +84,7 @@ def test_oversized_rows_are_left_out_where_the_user_wants_it() -> None:
     """They are counted, and the rows behind them keep their numbers."""
     rows = reader(Limits(10), skip_oversized=True)
     slices = [Columns([b"a", b"x" * 20, b"b"], ["k"] * 3, None), one(b"y" * 11), one(b"c")]
-    kept = [r for piece in rows.pieces(slices) for r in piece.records]
+    kept = [r for piece in rows.pieces(slices) for r in piece.block.records]
 
     assert [(r.data, r.row) for r in kept] == [(b"a", 0), (b"b", 2), (b"c", 4)]
     assert rows.skipped == 2
@@ -94,7 +95,7 @@ def test_a_limit_that_was_raised_meanwhile_is_seen_before_a_row_is_refused() -> 
     limits = Limits(10, then=20)
     pieces = reader(limits).pieces([one(b"x" * n) for n in (9, 18, 19, 20)])
 
-    assert [next(pieces).size for _ in range(2)] == [10, 19]
+    assert [next(pieces).block.size for _ in range(2)] == [10, 19]
     with pytest.raises(WriteError, match=r"Row 3 of partition 7 .* 21 bytes .* takes 20 a record"):
         list(pieces)
     assert limits.looks == 2
@@ -144,15 +145,15 @@ def test_rows_that_are_put_together_share_a_key() -> None:
     pieces = list(reader(shared_keys=True).pieces(slices))
 
     for piece in pieces:
-        first, mine, third = (record.partition_key for record in piece.records)
+        first, mine, third = piece.block.keys
         assert (mine, first) == ("mine", third)
-    assert len({piece.records[0].partition_key for piece in pieces}) == 50
+    assert len({piece.block.keys[0] for piece in pieces}) == 50
 
 
 def test_null_keys_beside_given_ones_are_made_up() -> None:
     """A null is a missing key; the row beside it keeps its own."""
     columns = Columns([b"a", b"b"], [None, "mine"], None)
-    made_up, mine = records(columns, make_key=random_keys(seed=1))
+    made_up, mine = records(columns, make_keys=random_keys(seed=1))
 
     assert mine.partition_key == "mine"
     assert len(made_up.partition_key) == 16
@@ -161,9 +162,9 @@ def test_null_keys_beside_given_ones_are_made_up() -> None:
 def test_pieces_are_small_and_a_large_row_is_one_by_itself() -> None:
     """What is admitted at a time never exceeds its part of the window, if a row does not."""
     columns = Columns([b"a" * 9, b"b" * 9, b"c" * 500, b"d" * 9], ["k"] * 4, None)
-    pieces = [len(p.records) for p in reader(piece_bytes=20).pieces([columns])]
+    pieces = [len(p.block) for p in reader(piece_bytes=20).pieces([columns])]
     assert pieces == [2, 1, 1]
-    pieces = [len(p.records) for p in reader(piece_records=3).pieces([columns])]
+    pieces = [len(p.block) for p in reader(piece_records=3).pieces([columns])]
     assert pieces == [3, 1]
 
 
@@ -176,7 +177,7 @@ def test_each_row_goes_to_the_stream_that_it_names() -> None:
         Columns([b"5"], ["k"], None, ["a"]),
     ]
     found = [
-        (piece.stream.label, [(r.data, r.row) for r in piece.records])
+        (piece.stream.label, [(r.data, r.row) for r in piece.block.records])
         for piece in reader().pieces(slices)
     ]
 

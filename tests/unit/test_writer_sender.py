@@ -20,7 +20,7 @@ from kinesis_ds.writer.aggregating import users_of
 from kinesis_ds.writer.counters import SinkCounters
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.prediction import Prediction
-from kinesis_ds.writer.records import Record, plain
+from kinesis_ds.writer.records import Block, Record, Request, plain
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.rows import Piece
 from kinesis_ds.writer.sender import Sender
@@ -70,7 +70,8 @@ class Kinesis:
             raise self.then
         return Prediction(self.then)
 
-    async def put(self, stream: StreamId, records: list[Record]) -> Any:
+    async def put(self, stream: StreamId, request: Request) -> Any:
+        records = request.records
         self.sent += records
         names = [record.data.decode(errors="replace") for record in records]
         self.calls.append((asyncio.get_running_loop().time(), names))
@@ -93,7 +94,7 @@ def piece(*names: str, first: int = 0, hash_keys: tuple[str, ...] = ()) -> Piece
         plain(name.encode(), "k", hash_keys[i] if hash_keys else None, 10, first + i)
         for i, name in enumerate(names)
     ]
-    return Piece(STREAM, records, 10 * len(records))
+    return Piece(STREAM, Block.of(records))
 
 
 class Outcome:
@@ -119,7 +120,7 @@ class Outcome:
         )
 
     def add(self, sender: Sender, rows: Piece) -> None:
-        self.window.acquire(len(rows.records), rows.size, 0.0)
+        self.window.acquire(len(rows.block), rows.block.size, 0.0)
         sender.add(rows)
 
     async def delivered(self) -> None:

@@ -15,7 +15,7 @@ from integration.chaos.payload import head_of, read_head, tag_data, untag_data
 from integration.chaos.verdict import PutCall
 from kinesis_ds.errors import KinesisConnectorError, TransientError
 from kinesis_ds.options import StreamId
-from kinesis_ds.writer.records import Record
+from kinesis_ds.writer.records import Request
 from kinesis_ds.writer.service import SinkService
 
 _CALLS = "calls"
@@ -74,19 +74,17 @@ def record_calls(folder: Path) -> None:
     put = SinkService.put
     count = 0
 
-    async def noted_put(
-        self: SinkService, stream: StreamId, records: list[Record]
-    ) -> Mapping[str, Any]:
+    async def noted_put(self: SinkService, stream: StreamId, request: Request) -> Mapping[str, Any]:
         nonlocal count
         count += 1
         number = count
         carried: dict[str, list[int]] = {}
-        for record in records:
+        for record in request.records:
             data, tag = untag_data(record.data)
             carried.setdefault(tag, []).append(read_head(head_of(data)).id)
         lines.add("begin", number, carried)
         try:
-            answer = await put(self, stream, records)
+            answer = await put(self, stream, request)
         except KinesisConnectorError as exc:
             # A refusal is an answer, too: nothing was stored. Only silence leaves it open.
             lines.add("end", number, bool(exc.code) or not isinstance(exc, TransientError))
