@@ -31,11 +31,13 @@ class Patience:
     """How long is waited for an agent process, in seconds.
 
     Attributes:
+        start_s: For the first message, behind a second or two of work on imports.
         answer_s: For an answer.
         silence_s: For the beat that it sends every second.
         stop_s: Until it ends when it is to.
     """
 
+    start_s: float = 180.0
     answer_s: float = 60.0
     silence_s: float = 60.0
     stop_s: float = 8.0
@@ -51,6 +53,7 @@ class Child:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._calls = itertools.count(1)
         self._heard = time.monotonic()
+        self._speaks = False
 
     @classmethod
     def start(cls, command: Sequence[str]) -> Child:
@@ -80,10 +83,10 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def silent_s(self) -> float:
-        """Since when nothing has come."""
-        return time.monotonic() - self._heard
+    def silent(self, patience: Patience) -> bool:
+        """Whether nothing has come for too long."""
+        within_s = patience.silence_s if self._speaks else patience.start_s
+        return time.monotonic() - self._heard > within_s
 
     async def connect(self) -> None:
         """Be ready to speak."""
@@ -127,7 +130,7 @@ class Child:
             while True:
                 size = control.length(await reader.readexactly(control.LENGTH.size))
                 message = control.decode(await reader.readexactly(size))
-                self._heard = time.monotonic()
+                self._heard, self._speaks = time.monotonic(), True
                 match message:
                     case control.Answer(call, value, error):
                         self._answered(call, value, error)

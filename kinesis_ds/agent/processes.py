@@ -297,13 +297,10 @@ class AgentProcesses:
         """Kill a process that has gone silent: it may be stopped, and holds its shards."""
         while True:
             await asyncio.sleep(self._patience.silence_s / 4)
-            if child.silent_s > self._patience.silence_s:
-                logger.warning(
-                    "agent process %d has been silent for %.0fs; it is replaced",
-                    child.pid,
-                    child.silent_s,
-                )
+            if child.silent(self._patience):
+                logger.warning("agent process %d says nothing; it is replaced", child.pid)
                 child.kill()
+                return
 
     def _hear(self, slot: _Slot, child: Child, message: control.Message) -> None:
         match message:

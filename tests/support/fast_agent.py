@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from kinesis_ds.clock import Clock
 
-# A fast loop counts its time, and the processes live in the machine's.
-PATIENCE = Patience(answer_s=60 * SPEED, silence_s=60 * SPEED, stop_s=8 * SPEED)
+# These are counted by a fast loop, and the processes live in the machine's time.
+PATIENCE = Patience(answer_s=60 * SPEED, stop_s=8 * SPEED)
 
 
 def fast_processes(clock: Clock, patience: Patience = PATIENCE) -> Callable[..., AgentProcesses]:

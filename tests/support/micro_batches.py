@@ -171,13 +171,18 @@ class MicroBatches:
         self._run(batch, start, end)
         return True
 
-    def run_until(self, enough: Callable[[], object], what: str, within_s: float = 60.0) -> None:
+    def run_until(
+        self, enough: Callable[[], object], what: str, within_s: float | None = None
+    ) -> None:
         """Batch after batch until ``enough``.
 
         Raises:
             AssertionError: Not before the deadline.
             KinesisConnectorError: The source failed.
         """
+        if within_s is None:
+            # Agent processes take seconds of CPU to begin, and a busy machine many more for it.
+            within_s = 60.0 if self.options.agent_processes == 1 else 300.0
         deadline = time.monotonic() + within_s
         while not enough():
             if not self.step():
@@ -186,7 +191,7 @@ class MicroBatches:
                     raise AssertionError(f"not within {within_s:g}s: {what}; {statistics}")
                 time.sleep(0.002)
 
-    def read_until(self, count: int, within_s: float = 60.0) -> list[bytes]:
+    def read_until(self, count: int, within_s: float | None = None) -> list[bytes]:
         """The data of everything read, once it is so many records."""
         self.run_until(lambda: len(self.rows) >= count, f"{count} records", within_s)
         return self.data
