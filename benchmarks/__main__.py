@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 # In the order of the targets: the source, the sink, scale, back-pressure, large values.
 NAMES = (
-    "source_throughput", "decode", "aggregates", "source_latency",
+    "source_throughput", "decode", "aggregates", "agent_processes", "source_latency",
     "sink_throughput", "sink_smoothness", "sink_hot_shard", "sink_ordering",
     "scale", "planning", "back_pressure", "stalled_shard", "large_values",
 )  # fmt: skip

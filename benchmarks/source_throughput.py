@@ -193,17 +193,21 @@ def measure(report: Report, plan: Plan) -> None:
         for size in plan.ours:
             loads = [Load.of(f"ours-{n}", n, size, plan.ours[size]) for n in plan.shards]
             peers = Load.of("peers", usual, size, plan.peers[size])
-            warm = Load.of("warm", 2, size, plan.peers[size] / 4)
+            warm = Load.of("warm", 2, size, plan.ours[size] / 8)
+            warm_peers = Load.of("warm-peers", 2, size, plan.peers[size] / 8)
             stage = Load.of("stage", 1, size, plan.stage[size])
-            streams = [*loads, peers, warm, stage]
+            streams = [*loads, peers, warm, warm_peers, stage]
             replays = [part for load in streams for part in ("--replay", load.argument)]
             tls = ["--tls"] if installed() else []
             with served("--no-limits", *tls, *replays) as server:
                 bench = Bench(session, server)
                 report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, plan.rounds)
-                # The JVM compiles what it runs often; the first query of a kind pays for all.
-                for way in (bench.ours, bench.ceiling, bench.fan_out, bench.polling):
-                    way(warm)
+                # The JVM compiles what it runs often, and workers import what they run first: both
+                # workers have to have had a task.
+                bench.ceiling(warm)
+                bench.ours(warm, shardsPerTask="1")
+                bench.fan_out(warm_peers)
+                bench.polling(warm_peers)
                 for name, load, ran, cpu in _runs(bench, loads, peers, usual, plan.rounds):
                     _note(report, name, load, ran, cpu)
 
@@ -267,7 +271,8 @@ def _note(report: Report, name: str, load: Load, ran: Ran, server_cpu: float) ->
         }
     )
     print(
-        f"{load.record_bytes} bytes, {load.shards} shards, {name}: {ran.mb_per_s:.1f} MB/s",
+        f"{load.record_bytes} bytes, {load.shards} shards, {name}: {ran.mb_per_s:.1f} MB/s, "
+        f"{ran.cpu_per_gb():.1f} CPU s/GB",
         file=sys.stderr,
     )
 
