@@ -38,6 +38,8 @@ _GRANT_BYTES = WINDOW_BYTES // 4
 # On one connection, whatever more the server would allow.
 MAX_STREAMS = 100
 _CONNECT_TIMEOUT_S = 10.0
+# The runtime keeps a failed handshake to itself for half a minute; Python is asked after this long.
+_ASK_AFTER_S = 2.0
 _IDLE_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
 # An idle subscription hears a heartbeat every 5 s: what is this quiet is not trusted with more.
@@ -46,7 +48,8 @@ _QUIET_S = 15.0
 _PLACES = 3
 # By TCP: a dead peer is found within 30 s, also where no stream is watched.
 _KEEP_ALIVE_S, _KEEP_ALIVE_PROBES = 10, 2
-_H2 = "h2"
+# The second lets a server without HTTP/2 say so, where it would end the handshake.
+_OFFERED = ["h2", "http/1.1"]
 
 
 class NoHttp2Error(Exception):
@@ -66,6 +69,12 @@ class Trust:
 
     file: str | None = None
     folder: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What trusts the same in Python, and asks for the same."""
+        context = ssl.create_default_context(cafile=self.file, capath=self.folder)
+        context.set_alpn_protocols(_OFFERED)
+        return context
 
 
 def trusted_by_default() -> Trust:
@@ -445,14 +454,15 @@ class Http2Pool:
         made: asyncio.Future[Any] = self._loop.create_future()
         coming.add_done_callback(lambda done: _hand_over(self._loop, done, made))
         try:
-            await asyncio.wait({made}, timeout=_CONNECT_TIMEOUT_S)
+            await asyncio.wait({made}, timeout=_ASK_AFTER_S)
+            if not made.done():
+                await self._wait_or_learn_why_not(made)
         finally:
             if not made.done():
                 made.cancel()  # should it still come, it is closed
         if made.cancelled():
             raise aiohttp.ClientConnectionError(
-                f"No TLS connection to {self._authority} within {_CONNECT_TIMEOUT_S:g}s, or the "
-                "certificate is not trusted."
+                f"No TLS connection to {self._authority} within {_CONNECT_TIMEOUT_S:g}s."
             )
         failed = made.exception()
         if failed is not None:
@@ -467,6 +477,37 @@ class Http2Pool:
             place.close()
             raise
 
+    async def _wait_or_learn_why_not(self, made: asyncio.Future[Any]) -> None:
+        """Wait on for a connection, as long as Python's own TLS does not say what is wrong.
+
+        Raises:
+            ssl.SSLError: It does.
+        """
+        deadline = self._loop.time() + _CONNECT_TIMEOUT_S - _ASK_AFTER_S
+        asking = self._loop.create_task(self._shake_hands(), name="http2-handshake")
+        asking.add_done_callback(_forget)
+        waited_for: set[asyncio.Future[Any]] = {made, asking}
+        try:
+            while waited_for and not made.done():
+                left = max(0.0, deadline - self._loop.time())
+                done, waited_for = await asyncio.wait(
+                    waited_for, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                if asking in done and isinstance(failed := asking.exception(), ssl.SSLError):
+                    raise failed
+                if not done:
+                    return
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+
+    async def _shake_hands(self) -> None:
+        """Make a TLS connection without the runtime, and drop it."""
+        assert self._runtime is not None
+        context = self._runtime.trust.context()
+        _, writer = await asyncio.open_connection(self._host, self._port, ssl=context)
+        writer.transport.abort()
+
     def _changed(self, place: _Place) -> None:
         if place.shut.done() and place in self._places:
             self._places.remove(place)
@@ -478,9 +519,9 @@ class _Runtime:
     def __init__(self, trust: Trust) -> None:
         from awscrt import io as crt  # noqa: PLC0415
 
+        self.trust = trust
         options = crt.TlsContextOptions()
-        # The second lets a server without HTTP/2 say so, where it would end the handshake.
-        options.alpn_list = [_H2, "http/1.1"]
+        options.alpn_list = _OFFERED
         if trust.file or trust.folder:
             options.override_default_trust_store_from_path(trust.folder, trust.file)
         try:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import logging
 import os
+import socket
 import subprocess
 import sys
 import types
@@ -607,15 +608,37 @@ def test_without_tls_there_is_no_http2(kinesis: KinesisServer, told: Told) -> No
 
 
 def test_a_certificate_that_is_not_trusted_is_told(
-    kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
+    kinesis: KinesisServer, consumer: str, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime keeps a failed handshake to itself for longer than a connection may take."""
+    """Over HTTP/2 too, where the runtime keeps a failed handshake to itself for half a minute."""
     monkeypatch.delenv("AWS_CA_BUNDLE")
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    monkeypatch.setattr(http2, "_CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(http2, "_ASK_AFTER_S", 0.1)
 
-    with pytest.raises(TransientError, match="the certificate is not trusted"):
-        uses(kinesis, consumer, "http2")
+    with pytest.raises(TransientError, match="certificate verify failed"):
+        uses(kinesis, consumer, transport)
+
+
+def test_who_does_not_shake_hands_is_given_up(
+    kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes connections and says nothing, to nobody."""
+    monkeypatch.setattr(http2, "_ASK_AFTER_S", 0.1)
+    monkeypatch.setattr(http2, "_CONNECT_TIMEOUT_S", 0.3)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        aws = AwsOptions("us-east-1", place, "access", "secret", transport="http2")
+
+        async def whole() -> None:
+            async with (
+                Connection(aws, client_attempts=1) as connection,
+                Reader(connection, consumer).subscribe(),
+            ):
+                pass
+
+        with pytest.raises(TransientError, match="No TLS connection"):
+            asyncio.run(whole())
 
 
 def test_what_python_trusts_is_trusted(
