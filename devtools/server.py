@@ -8,6 +8,7 @@ import fcntl
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -27,6 +28,10 @@ REGION = "us-east-1"
 
 # For NODE_OPTIONS: makes a server on Node, which would listen on every interface, stay on loopback.
 BIND_LOCALHOST = f"--require {Path(__file__).with_name('bind_localhost.js')}"
+
+# Below those that the system deals out by itself: a server takes its port only seconds later, and
+# somebody else may have been given it by then.
+_PORTS = range(20_000, 32_000)
 
 _STOP_WITHIN_S = 15.0
 _ANSWER_WITHIN_S = 10.0
@@ -228,10 +233,11 @@ def list_streams(port: int) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with contextlib.suppress(ServerError):
+            _refuse_taken(port)
+            return port
+    raise ServerError(f"no free port between {_PORTS.start} and {_PORTS.stop} of {HOST}")
 
 
 def _refuse_taken(port: int) -> None:
