@@ -56,10 +56,9 @@ def run(
         hello = next(messages, None)
         if not isinstance(hello, control.Hello):
             return 1
-        logging.basicConfig(
-            level=hello.log_level,
-            format="%(asctime)s %(levelname)s %(name)s [%(process)d] %(message)s",
-        )
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s [%(process)d] %(message)s")
+        # Ours only: those of botocore, say, show what requests hold.
+        logging.getLogger("kinesis_ds").setLevel(hello.log_level)
         try:
             control.check_version(hello.version)
             network = new_network(hello.aws)
@@ -143,8 +142,8 @@ class _Process:
             case control.MarkClosed(number, shard_id):
                 self._on_loop(number, lambda agent: agent.mark_closed(shard_id))
             case control.Free(number, positions):
-                if (freeing := self._agents.get(number)) is not None:
-                    freeing.free(positions)
+                # Behind the shard's assignment, or nobody would free what it frees once more.
+                self._on_loop(number, lambda agent: agent.free(positions))
             case control.Diagnosis(call, error, raised):
                 self._network.post(self._diagnosed, call, error, raised)
             case control.Question(call):

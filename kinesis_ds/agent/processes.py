@@ -22,7 +22,7 @@ from kinesis_ds.agent.placing import Deaths, least_loaded, shares
 from kinesis_ds.agent.remote import RemoteAgent
 from kinesis_ds.agent.server import AgentAddress
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.errors import AgentError, KinesisConnectorError
+from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class AgentProcesses:
         self._counting = threading.Lock()
         self._counted = -1e9
         self._keeping: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Event
         network.run(self._begin(), _CONTROL_TIMEOUT_S, "Starting the agent processes")
 
     def agent(
@@ -212,12 +213,14 @@ class AgentProcesses:
         return sum(agent.load(process) for agent in tuple(self._agents.values()))
 
     async def _begin(self) -> None:
+        self._ending = asyncio.Event()
         self._keeping = [
             self._network.spawn(self._keep(slot), f"agent process {slot.number}")
             for slot in self._slots
         ]
 
     async def _end(self) -> None:
+        self._ending.set()
         for slot in self._slots:
             if slot.child is not None:
                 slot.child.leave()
@@ -226,8 +229,6 @@ class AgentProcesses:
             if late and slot.child is not None:
                 logger.warning("agent process %d did not end; it is killed", slot.child.pid)
                 slot.child.kill()
-        for task in late:
-            task.cancel()  # it may be waiting to start the next one
         if late:
             await asyncio.wait(late)
 
@@ -237,26 +238,41 @@ class AgentProcesses:
 
     async def _keep(self, slot: _Slot) -> None:
         """Keep a process in a slot until closed, or until it dies too often."""
-        while not self._closing.is_set():
-            slot.starts += 1
-            try:
-                how = await self._live(slot)
-            except OSError as exc:
-                how = f"not started: {exc}"
-            if self._closing.is_set():
-                return
-            delay_s = slot.deaths.died(self._clock.monotonic())
-            if self.failure is None and delay_s is None:
-                self._give_up(_too_often(slot, how))
-            if self.failure is not None or delay_s is None:
-                return
-            logger.warning(
-                "agent process %d ended (%s); its shards are begun again in a new one in %gs",
-                slot.number,
-                how,
-                delay_s,
+        try:
+            while not self._over():
+                slot.starts += 1
+                try:
+                    how = await self._live(slot)
+                except OSError as exc:
+                    how = f"not started: {exc}"
+                if not self._over():
+                    await self._after_death(slot, how)
+        except Exception as exc:  # without a process, its shards would stand still
+            self._give_up(
+                InternalError(
+                    f"Agent process {slot.number}: {type(exc).__name__}: {exc}.",
+                    "Please report this.",
+                )
             )
-            await asyncio.sleep(delay_s)
+            raise
+
+    def _over(self) -> bool:
+        return self.failure is not None or self._ending.is_set()
+
+    async def _after_death(self, slot: _Slot, how: str) -> None:
+        """Wait until the next one may be started, or give up."""
+        delay_s = slot.deaths.died(self._clock.monotonic())
+        if delay_s is None:
+            self._give_up(_too_often(slot, how))
+            return
+        logger.warning(
+            "agent process %d ended (%s); its shards are begun again in a new one in %gs",
+            slot.number,
+            how,
+            delay_s,
+        )
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), delay_s)
 
     async def _live(self, slot: _Slot) -> str:
         """The life of one process in a slot, until it is known dead; how it ended."""
@@ -273,6 +289,8 @@ class AgentProcesses:
                 )
             )
             slot.child = child
+            if self._ending.is_set():
+                child.leave()
             for agent in self._agents.values():
                 agent.begin(slot.number)
             watching = self._network.spawn(self._watch(child), f"watch {child.pid}")

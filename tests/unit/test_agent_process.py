@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,14 @@ def answer_to(*said: bytes) -> tuple[bytes, int]:
             code = status.result(20)
         with ours.makefile("rb") as heard:
             return heard.read(), code
+
+
+@pytest.fixture(autouse=True)
+def level() -> Iterator[None]:
+    """It sets the level of its log, and a test is not a process of its own."""
+    before = logging.getLogger("kinesis_ds").level
+    yield
+    logging.getLogger("kinesis_ds").setLevel(before)
 
 
 def hello(version: int = control.CONTROL_VERSION) -> bytes:
