@@ -13,7 +13,7 @@ from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
 from tests.support.agents import STREAM, Agent
 from tests.support.fast import SPEED
 from tests.support.micro_batches import MicroBatches
-from tests.support.transports import CHOSEN, Transport, place_options
+from tests.support.transports import TRANSPORTS, Transport, place_options
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(240))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every story in which something may subscribe runs over both versions of HTTP."""
+    if "transport" in metafunc.fixturenames and "polling" not in metafunc.module.__name__:
+        metafunc.parametrize("transport", TRANSPORTS, indirect=True)
 
 
 class Serve(Protocol):
@@ -45,9 +51,10 @@ def ending() -> Iterator[contextlib.ExitStack]:
 
 
 @pytest.fixture
-def transport() -> Transport:
+def transport(request: pytest.FixtureRequest) -> Transport:
     """How subscriptions travel."""
-    return CHOSEN
+    chosen: Transport = getattr(request, "param", TRANSPORTS[0])
+    return chosen
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,8 @@ import psutil
 from kinesis_ds.options import parse_read_options
 from kinesis_ds.reader.stream import KinesisStreamReader
 
-_LOOK_S = 0.5
+# Seconds between two looks.
+LOOK_S = 0.5
 
 
 class Stalled:
@@ -56,7 +57,7 @@ class Stalled:
         """Plan a batch, read it, stand still, and read it again: then it is done."""
         end = self._reader.latestOffset(self._at)
         if end == self._at:
-            time.sleep(_LOOK_S / 10)
+            time.sleep(LOOK_S / 10)
             return
         planned = self._reader.partitions(self._at, end)
         task = self._tasks.submit(_read, self._reader, planned)
@@ -65,7 +66,7 @@ class Stalled:
             over = time.monotonic() + stall_s
             while time.monotonic() < over:
                 self.look()
-                time.sleep(_LOOK_S)
+                time.sleep(LOOK_S)
             task = self._tasks.submit(_read, self._reader, planned)
         for shard, numbers in task.result().items():
             first = self.read.get(shard, 0)

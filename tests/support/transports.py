@@ -1,7 +1,6 @@
 """By which version of HTTP a test's subscriptions travel.
 
-``KINESIS_TRANSPORT=http2 pytest tests/fault -k "not sink"`` runs the stories of the source over
-HTTP/2; by default they run over HTTP/1.1, and ``tests/fault/test_over_http2.py`` runs some of them.
+The stories of the source run over both. ``KINESIS_TRANSPORT=http1``, or ``http2``, takes one only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
 
 Transport = Literal["http1", "http2"]
 
-CHOSEN: Transport = "http2" if os.environ.get("KINESIS_TRANSPORT") == "http2" else "http1"
+_BOTH: tuple[Transport, ...] = ("http1", "http2")
+TRANSPORTS = tuple(t for t in _BOTH if t == os.environ.get("KINESIS_TRANSPORT")) or _BOTH
 
 
 def has_tls(kinesis: KinesisServer) -> bool:
