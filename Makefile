@@ -1,6 +1,6 @@
 # The front door: `make help`. It needs make, Python 3.10+, Java 17 and Node 18+ and installs the rest
 # into this folder. Variables: PYTHON, PYSPARK (a version), DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS,
-# MATRIX_ARGS, SEEDS.
+# WORKERS (processes that share the tests; 0: one, and no others), MATRIX_ARGS, SEEDS.
 
 PYTHON ?= python3
 PYSPARK ?=
@@ -8,10 +8,13 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 SEEDS ?= 1-20
+# Tests mostly wait: for two cores, and enough for more. See conftest.py.
+WORKERS ?= 4
 
 VENV := .venv$(if $(PYSPARK),-$(PYSPARK))
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
+PYTEST_PARALLEL := $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 PINS := requirements/constraints.txt
 SPARK_PIN := $(if $(PYSPARK),pyspark==$(PYSPARK),-r requirements/pyspark.txt)
 
@@ -60,19 +63,19 @@ $(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark
 	@touch $@
 
 test: setup ## Run all tests but the soaks, with our double and three local servers.
-	$(PYTEST)
+	$(PYTEST_PARALLEL)
 
 unit: setup ## Run the tests that need neither Java nor a server.
-	$(PYTEST) -m "not spark and not integration and not soak"
+	$(PYTEST_PARALLEL) -m "not spark and not integration and not soak"
 
 spark: setup ## Run the tests that start Spark.
 	$(PYTEST) -m "spark and not soak"
 
 integration: setup ## Run the tests against local servers.
-	$(PYTEST) -m "integration and not soak"
+	$(PYTEST_PARALLEL) -m "integration and not soak"
 
 contract: setup ## Run the tests of Kinesis's own behaviour on our double and each local server.
-	$(PYTEST) integration/contract
+	$(PYTEST_PARALLEL) integration/contract
 
 chaos: setup ## Run chaos seeds against our double: make chaos SEEDS=1-20.
 	$(PY) -m integration.chaos --seeds $(SEEDS)

@@ -7,7 +7,7 @@ HTTP/1.1 and with HTTP/2. A record's time begins before the call that puts it, a
 batch that has its sequence number. On the *idle* stream one record is put at a time, a while after
 the batch of the last; under *steady* load 400 a second, on four shards.
 
-The floor is measured before each of them: an *empty micro-batch* is what lies between the ends of two
+The floor is measured before each of them: an *empty micro-batch* lies between the ends of two
 batches of a query whose only task does nothing, and the *server's delay* is from before the call to
 the event, on a subscription that nothing else is done with.
 

@@ -18,7 +18,6 @@ from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
 from devtools.server import Server
 from integration.streams import client_of, stream
-from tests.support.environment import local_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,15 +56,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             server.recipe.install()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def dummy_credentials() -> Iterator[None]:
-    """Credentials for this process and every one that it starts; a real account is out of reach."""
-    with local_environment():
-        yield
-
-
 @pytest.fixture(scope="module")
-def spark(dummy_credentials: None) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """A session for tests whose queries run in this process, one for each file of them."""
     session = (
         SparkSession.builder.master("local[1]")

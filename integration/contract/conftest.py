@@ -96,9 +96,8 @@ def _mark_slow(item: pytest.Function, target: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def target(request: pytest.FixtureRequest, dummy_credentials: None) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     """The Kinesis of this test, started with the first test that needs it."""
-    del dummy_credentials
     match request.param:
         case "aws":
             yield Target("aws", _AWS, patience_s=30, limited=True)

@@ -42,9 +42,7 @@ class AgentAddress:
 
 def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:
     """The request for ``(start, end]`` of a shard."""
-    return dumps(
-        {"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)}
-    )
+    return dumps({"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)})
 
 
 def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:

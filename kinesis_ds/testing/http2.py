@@ -114,6 +114,9 @@ class Http2Protocol(asyncio.Protocol):
         self._handler = handler
         self._connected = connected
         self._streams: dict[int, _Stream] = {}
+        self._refuses_next = False
+        self._refuses_from: int | None = None
+        self._frozen = False
         self.transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -158,14 +161,30 @@ class Http2Protocol(asyncio.Protocol):
             raise ConnectionResetError("the connection is lost")
 
     def flush(self) -> None:
-        if self.transport is not None and (data := self.h2.data_to_send()):
+        if self.transport is not None and not self._frozen and (data := self.h2.data_to_send()):
             self.transport.write(data)
 
-    def go_away(self) -> None:
-        """Say GOAWAY, and answer what is under way."""
+    def go_away(self, *, at_next_call: bool = False) -> None:
+        """Say GOAWAY, and answer what is under way.
+
+        Args:
+            at_next_call: Only when another call comes, which is not looked at any more.
+        """
+        if at_next_call:
+            self._refuses_next = True
+        else:
+            self._say_go_away(2**31 - 1)
+
+    def freeze(self) -> None:
+        """Carry nothing more, in either direction, and stay open."""
+        self._frozen = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def _say_go_away(self, last_stream_id: int) -> None:
         if self.transport is not None:
             # `h2` sends nothing more once it has said it.
-            self.transport.write(GoAwayFrame(last_stream_id=2**31 - 1).serialize())
+            self.transport.write(GoAwayFrame(last_stream_id=last_stream_id).serialize())
 
     def close(self) -> None:
         """Say GOAWAY and close."""
@@ -187,6 +206,8 @@ class Http2Protocol(asyncio.Protocol):
 
     def _take(self, event: h2.events.Event) -> None:
         match event:
+            case h2.events.RequestReceived() if self._refuses(event.stream_id):
+                pass
             case h2.events.RequestReceived():
                 headers = {str(k).lower(): str(v) for k, v in event.headers}
                 self._streams[event.stream_id] = _Stream(self, event.stream_id, headers)
@@ -211,6 +232,13 @@ class Http2Protocol(asyncio.Protocol):
                     stream.room.set()
             case h2.events.ConnectionTerminated():
                 self.close()
+
+    def _refuses(self, stream_id: int) -> bool:
+        """Whether a call comes too late, as the client has been told, or is told now."""
+        if self._refuses_next and self._refuses_from is None:
+            self._refuses_from = stream_id
+            self._say_go_away(stream_id - 1)
+        return self._refuses_from is not None and stream_id >= self._refuses_from
 
     def _end(self, stream_id: int) -> None:
         stream = self._streams.pop(stream_id, None)

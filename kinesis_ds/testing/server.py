@@ -372,14 +372,30 @@ class KinesisServer:
         finally:
             self._wait_for(self._listen())
 
-    def go_away(self) -> None:
-        """Have HTTP/2 clients take new calls elsewhere (GOAWAY). What is under way goes on."""
+    def go_away(self, *, at_next_call: bool = False) -> None:
+        """Have HTTP/2 clients take new calls elsewhere (GOAWAY). What is under way goes on.
+
+        Args:
+            at_next_call: Each connection says so when another call comes on it, which is not
+                answered any more.
+        """
 
         async def go_away() -> None:
             for connection in tuple(self._http2):
-                connection.go_away()
+                connection.go_away(at_next_call=at_next_call)
 
         self._wait_for(go_away())
+
+    def freeze_connections(self) -> None:
+        """Have the HTTP/2 connections that are open carry nothing more, in either direction, and
+        stay open: the way there is dead. New ones work.
+        """
+
+        async def freeze() -> None:
+            for connection in tuple(self._http2):
+                connection.freeze()
+
+        self._wait_for(freeze())
 
     @property
     def calls(self) -> Journal:

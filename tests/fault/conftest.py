@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from kinesis_ds.aws import connection, http2
 from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
 from tests.support.agents import STREAM, Agent
 from tests.support.fast import SPEED
@@ -24,9 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every story in which something may subscribe runs over both versions of HTTP."""
+    """Every story in which something may subscribe runs over both versions of HTTP.
+
+    But for those of one of them: their module says ``TRANSPORTS``.
+    """
     if "transport" in metafunc.fixturenames and "polling" not in metafunc.module.__name__:
-        metafunc.parametrize("transport", TRANSPORTS, indirect=True)
+        chosen = getattr(metafunc.module, "TRANSPORTS", TRANSPORTS)
+        metafunc.parametrize("transport", chosen, indirect=True)
 
 
 class Serve(Protocol):
@@ -73,6 +78,9 @@ def serve(
     """A double with a stream ``orders``, in time ``SPEED`` times as fast."""
 
     def serve(settings: Settings | None = None, *faults: Fault, shards: int = 1) -> KinesisServer:
+        # A connection is made in the machine's own time.
+        for module in (connection, http2):
+            monkeypatch.setattr(module, "_CONNECT_TIMEOUT_S", 10 * SPEED)
         tls = transport == "http2"
         kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults, tls=tls)
         ending.enter_context(kinesis)

@@ -165,7 +165,7 @@ def test_registrations_of_other_streams_pass(
     """F37: five are being created in the account already; it is waited for, and not complained
     about.
     """
-    kinesis = serve(Settings(consumer_ready_s=20))
+    kinesis = serve(Settings(consumer_ready_s=80))
     kinesis.create_stream("other")
     other = arn_of(kinesis).replace(STREAM, "other")
     for n in range(5):

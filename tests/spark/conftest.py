@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_ds.testing import KinesisServer, Settings
-from tests.support.environment import local_environment
 
 STREAM = "orders"
 
@@ -38,17 +37,16 @@ class Serve(Protocol):
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """Two tasks at a time, and three tries each."""
-    with local_environment():
-        session = (
-            SparkSession.builder.master("local[2,3]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "1g")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

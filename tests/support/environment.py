@@ -16,8 +16,8 @@ from devtools.server import REGION
 def local_environment() -> Iterator[None]:
     """Credentials that mean nothing, for this process and every one that it starts.
 
-    All tests that start Spark must use it: one JVM serves them all, and its Python workers keep the
-    environment in which it was started.
+    One JVM serves many tests, and its Python workers keep the environment in which it was started:
+    it must not matter which test comes first.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:

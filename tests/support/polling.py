@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], what: str = "", within_s: float = 60.0) -> T:
+def eventually(look: Callable[[], T], what: str = "", within_s: float = 120.0) -> T:
     """Look again and again until the answer is true; returns it.
 
     Raises:
