@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHARDS = 4
 PROCESSES = (1, 2)
 # Bytes of a record: megabytes of each shard.
-FULL, QUICK = {100: 60, 1_000: 250}, {100: 2, 1_000: 5}
+FULL, QUICK = {100: 20, 1_000: 60}, {100: 2, 1_000: 5}
 ROUNDS = 3
 WITHIN_S = 120.0
 
