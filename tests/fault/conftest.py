@@ -81,6 +81,7 @@ def serve(
         # A connection is made in the machine's own time.
         for module in (connection, http2):
             monkeypatch.setattr(module, "_CONNECT_TIMEOUT_S", 10 * SPEED)
+        monkeypatch.setattr(http2, "_ASK_AFTER_S", 2 * SPEED)
         tls = transport == "http2"
         kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults, tls=tls)
         ending.enter_context(kinesis)

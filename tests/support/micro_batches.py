@@ -182,7 +182,7 @@ class MicroBatches:
         """
         if within_s is None:
             # Agent processes take seconds of CPU to begin, and a busy machine many more for it.
-            within_s = 60.0 if self.options.agent_processes == 1 else 300.0
+            within_s = 120.0 if self.options.agent_processes == 1 else 300.0
         deadline = time.monotonic() + within_s
         while not enough():
             if not self.step():
