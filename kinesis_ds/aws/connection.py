@@ -12,8 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import os
 import ssl
+import urllib.parse
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -48,6 +52,9 @@ _CALL_TIMEOUT_S = 30.0
 _MAX_ERROR_BYTES = 64 * 1024
 # aiohttp stops reading a socket at twice this, and so does a shard whose buffer is full.
 _READ_AHEAD_BYTES = 128 * 1024
+# A tenth of a millisecond's work; handing it to another thread costs about as much.
+_LONG_TO_HASH = 64 * 1024
+_HASHING_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,7 @@ class Connection:
         self._http: aiohttp.ClientSession = None  # type: ignore[assignment]
         self._http2: Http2Pool | None = None
         self._speaks_http2 = True
+        self._hashing = ThreadPoolExecutor(_HASHING_THREADS, "kinesis-hashing")
 
     async def __aenter__(self) -> Connection:
         try:
@@ -162,11 +170,12 @@ class Connection:
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
                     read_bufsize=_READ_AHEAD_BYTES,
                     auto_decompress=False,
-                    trust_env=True,
+                    cookie_jar=aiohttp.DummyCookieJar(),
                 )
             )
         except BaseException as exc:
             await self._stack.aclose()
+            self._hashing.shutdown()
             if isinstance(exc, Exception):
                 raise translate(exc, "Connect", self.endpoint_label) from exc
             raise
@@ -217,6 +226,7 @@ class Connection:
     async def __aexit__(self, *exc_info: object) -> None:
         self._open = False
         await self._stack.aclose()
+        self._hashing.shutdown()
 
     @property
     def endpoint_label(self) -> str:
@@ -360,6 +370,7 @@ class Connection:
         payload = body if isinstance(body, bytes) else orjson.dumps(body)
         endpoint, region = await self._place()
         headers = await self._signed_headers(operation, payload, endpoint, region)
+        options |= _proxy_of(endpoint)
         async with self._http.post(endpoint, data=payload, headers=headers, **options) as response:
             try:
                 if response.status != 200:
@@ -377,17 +388,36 @@ class Connection:
         if credentials is None:
             raise NoCredentialsError
         frozen = await credentials.get_frozen_credentials()
-        request = AWSRequest(
-            "POST",
-            endpoint,
-            data=payload,
-            headers={
-                "Content-Type": "application/x-amz-json-1.1",
-                "X-Amz-Target": f"{_TARGET_PREFIX}.{operation}",
-            },
-        )
+        headers = {
+            "Content-Type": "application/x-amz-json-1.1",
+            "X-Amz-Target": f"{_TARGET_PREFIX}.{operation}",
+        }
+        if len(payload) >= _LONG_TO_HASH:
+            # The hash is most of what a signature costs; meanwhile the loop has other things to do.
+            # The signer takes it from the header, and signs that, too.
+            hashed = asyncio.get_running_loop().run_in_executor(self._hashing, _sha256, payload)
+            headers["X-Amz-Content-SHA256"] = await hashed
+        request = AWSRequest("POST", endpoint, data=payload, headers=headers)
         SigV4Auth(frozen, "kinesis", region).add_auth(request)
         return dict(request.headers.items())
+
+
+def _sha256(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+@functools.lru_cache(maxsize=16)
+def _proxy_of(endpoint: str) -> dict[str, Any]:
+    """The proxy to go through, from the environment as of the first call, as aiohttp takes it.
+
+    aiohttp would look for it anew with each request, on a thread of its own; and for a password in
+    ``.netrc``, which must not get in the way of a signature.
+    """
+    parts = urllib.parse.urlsplit(endpoint)
+    found = urllib.request.getproxies().get(parts.scheme)
+    if not found or urllib.request.proxy_bypass(parts.hostname or ""):
+        return {}
+    return {"proxy": found}  # with user and password, where it has them
 
 
 @functools.lru_cache(maxsize=4)

@@ -6,6 +6,11 @@ keys and tags included, and to write pieces behind each other is faster than to 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+from operator import add
+
 from kinesis_ds.kpl import (
     DIGEST_BYTES,
     FRAME_BYTES,
@@ -22,6 +27,15 @@ from kinesis_ds.kpl import (
     varint,
 )
 from kinesis_ds.writer.records import Block, Record, plain
+
+# Rows that are worth a look at their columns.
+_MANY = 16
+# What two bytes say the length of. Making heads anew for each record would cost more than the rest.
+_SHORT = 1 << 14
+_RECORD_HEADS = [RECORD_FIELD + varint(length) for length in range(_SHORT)]
+# The most bytes that come with data and key of a row as short as that: the heads of record, data
+# and key in the table, and the key's place in it.
+_MOST_AROUND = 3 + 3 + 3 + 6
 
 
 class Aggregator:
@@ -121,6 +135,53 @@ class Aggregator:
         more of them than it may have; returns the place behind the last one taken.
         """
         end = min(end, first + self._max_records - self.waiting)
+        at = first
+        while at < end:
+            sure = self._surely_fitting(rows, at, end, most)
+            if sure >= _MANY:
+                self._append_many(rows, at, at + sure, now)
+                at += sure
+            else:
+                wanted = min(end, at + _MANY)
+                at = self._append_each(rows, at, wanted, most, now)
+                if at < wanted:
+                    break
+        return at
+
+    def _surely_fitting(self, rows: Block, first: int, end: int, most: int) -> int:
+        """How many of the rows fit even if each needs as much as any, and all that a row may need.
+
+        None where a row may need more than we care to foresee.
+        """
+        if not self.waiting or self._prefix_tag is not None or rows.hash_keys is not None:
+            return 0
+        largest = max(rows.sizes[first:end]) + _MOST_AROUND
+        return min(end - first, (most - self._size) // largest) if largest < _SHORT else 0
+
+    def _append_many(self, rows: Block, first: int, end: int, now: float) -> None:
+        """Take rows that surely fit, a column at a time, behind at least one other."""
+        values = rows.data[first:end]
+        sizes = list(map(len, values))
+        value_heads = map(_RECORD_HEADS.__getitem__, sizes)
+        tables = len(self._tables)
+        fields = list(map(add, self._key_fields(rows.keys[first:end]), value_heads))
+        lengths = list(map(add, map(len, fields), sizes))
+        heads = list(map(_RECORD_HEADS.__getitem__, lengths))
+        self._pieces += chain.from_iterable(zip(heads, fields, values, strict=True))
+        size = self._size + sum(lengths) + sum(map(len, heads))
+        self._count(rows, first, end, size + sum(map(len, self._tables[tables:])), now)
+
+    def _key_fields(self, keys: list[str]) -> Iterable[bytes]:
+        """The fields that name these keys; those that are new are put into the table."""
+        known = self._keys
+        if new := [key for key in dict.fromkeys(keys) if key not in known]:
+            places = range(len(known), len(known) + len(new))
+            known.update(zip(new, map(_key_field, places), strict=True))
+            self._tables += map(_key_entry, new)
+        return map(known.__getitem__, keys)
+
+    def _append_each(self, rows: Block, first: int, end: int, most: int, now: float) -> int:
+        """As :meth:`_append`, row by row, to the byte."""
         keys, data, hash_keys = rows.keys, rows.data, rows.hash_keys
         key_fields, pieces, size = self._keys, self._pieces, self._size
         prefix_tag = self._prefix_tag
@@ -130,9 +191,8 @@ class Aggregator:
             table = new_key = b""
             fields = key_fields.get(key)
             if fields is None:
-                raw = key.encode()
-                table = KEY_FIELD + varint(len(raw)) + raw
-                fields = new_key = b"\x08" + varint(len(key_fields))
+                table = _key_entry(key)
+                fields = new_key = _key_field(len(key_fields))
             new_hash_key = b""
             if hash_keys is not None and (hash_key := hash_keys[at]) is not None:
                 hash_field = self._hash_keys.get(hash_key)
@@ -183,11 +243,20 @@ class Aggregator:
 
 def _record_head(length: int) -> bytes:
     """What a field of so many bytes begins with: a user record, or the data in one."""
-    return _RECORD_HEADS[length] if length < len(_RECORD_HEADS) else RECORD_FIELD + varint(length)
+    return _RECORD_HEADS[length] if length < _SHORT else RECORD_FIELD + varint(length)
 
 
-# Two bytes of length; making them anew for each record would cost more than the rest of it.
-_RECORD_HEADS = [RECORD_FIELD + varint(length) for length in range(1 << 14)]
+@lru_cache(maxsize=1 << 14)
+def _key_field(place: int) -> bytes:
+    """The field by which a user record names its key, by its place in the table."""
+    return b"\x08" + varint(place)
+
+
+@lru_cache(maxsize=1 << 14)
+def _key_entry(key: str) -> bytes:
+    """A key in the table of keys."""
+    raw = key.encode()
+    return KEY_FIELD + varint(len(raw)) + raw
 
 
 def users_of(record: Record) -> list[Record]:

@@ -7,6 +7,7 @@ not know is refused, never delivered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_ds.errors import ProtocolError, shown
@@ -149,17 +150,15 @@ def classify(answer: Any, sent: int) -> Answers:
 def _all_stored(entries: list[Any]) -> Answers | None:
     """What usually is the answer, without looking at each entry by itself; None if it is not."""
     try:
-        shards = [entry["ShardId"] for entry in entries if "ErrorCode" not in entry]
-        numbers = [entry["SequenceNumber"] for entry in entries]
-        digits = "".join(numbers)
-        places = set(shards)
-    except (KeyError, TypeError):
+        if set(map(len, entries)) != {2}:  # a shard and a number: no room for an error
+            return None
+        shards = list(map(itemgetter("ShardId"), entries))
+        numbers = list(map(itemgetter("SequenceNumber"), entries))
+        places, digits, lengths = set(shards), "".join(numbers).encode(), set(map(len, numbers))
+    except (KeyError, TypeError, UnicodeEncodeError):
         return None
-    lengths = set(map(len, numbers))
     good = (
-        len(shards) == len(entries)
-        and all(type(shard) is str and shard for shard in places)
-        and digits.isascii()
+        all(type(shard) is str and shard for shard in places)
         and digits.isdigit()
         and 1 <= min(lengths) <= max(lengths) <= MAX_DIGITS
     )

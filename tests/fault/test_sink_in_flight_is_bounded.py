@@ -83,7 +83,8 @@ def test_no_answer_at_all_stops_the_rows_and_then_fails(
     with Sink(put_fault(NoAnswer(), times=None), relayed=True) as sink:
         size = 8 if records else 4000
         watched = Watched(rows(range(20_000), size=size), lambda _: sink.counters(**options))
-        outcome = sink.write(watched, retryTimeout="12s", **options)
+        # Requests are full, however long the rows take: they wait for each other until none fits.
+        outcome = sink.write(watched, retryTimeout="12s", linger="60s", **options)
 
         assert "got no answer" in outcome.said(WriteError)
         assert sink.relay.most_under_way == requests

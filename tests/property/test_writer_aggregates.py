@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_ds.agent.kpl import split
-from kinesis_ds.limits import MAX_HASH_KEY
+from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.writer.aggregating import Aggregator, users_of
 from kinesis_ds.writer.records import Block, Record, plain
@@ -39,9 +39,18 @@ def records_of(users: list[User], first_row: int = 0) -> list[Record]:
     return [record for record in plains if record.size <= STREAM_LIMIT]
 
 
-def aggregated(records: list[Record], most: int, count: int, prefix: str | None) -> list[Record]:
-    aggregator = Aggregator(most, count, STREAM_LIMIT, prefix)
-    out = [closed for record in records for closed in aggregator.add(Block.of([record]), 0.0)]
+def aggregated(
+    records: list[Record],
+    most: int,
+    count: int,
+    prefix: str | None,
+    *,
+    at_once: int = 1,
+    stream_limit: int = STREAM_LIMIT,
+) -> list[Record]:
+    aggregator = Aggregator(most, count, stream_limit, prefix)
+    blocks = [Block.of(records[at : at + at_once]) for at in range(0, len(records), at_once)]
+    out = [closed for block in blocks for closed in aggregator.add(block, 0.0)]
     last = aggregator.close()
     return out if last is None else [*out, last]
 
@@ -115,6 +124,25 @@ def test_limits_are_kept_and_used(
         assert record.rows == 1 or record.size <= limit
         if record.rows < count and i + 1 < len(parts):
             assert size_of([*inside, parts[i + 1][1][0]], prefix) > limit
+
+
+@given(
+    st.lists(
+        st.builds(User, KEYS, st.binary(max_size=40) | st.just(b"x" * 200), st.none()),
+        max_size=120,
+    ),
+    st.integers(100, 4000),
+    st.integers(1, 60),
+    st.integers(2, 120),
+)
+def test_rows_come_to_the_same_in_blocks_and_one_by_one(
+    users: list[User], most: int, count: int, at_once: int
+) -> None:
+    """To the byte: what is made a column at a time is what is made row by row."""
+    records = records_of(users)
+
+    made = aggregated(records, most, count, None, at_once=at_once, stream_limit=MIB)
+    assert repr(made) == repr(aggregated(records, most, count, None, stream_limit=MIB))
 
 
 @given(ALIKE, SIZES, COUNTS, PREFIXES)

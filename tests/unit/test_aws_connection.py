@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import socket
 import threading
@@ -280,6 +281,38 @@ def test_without_a_region_the_option_is_named(
     """Whichever call comes first."""
     with pytest.raises(OptionError, match="region"):
         run_with(AwsOptions(None, kinesis.endpoint), query)
+
+
+@pytest.mark.parametrize("secret", ["", "user:p%40ss@"])
+def test_the_environments_proxy_is_used_and_a_password_file_is_not(
+    kinesis: KinesisServer, environment: pytest.MonkeyPatch, tmp_path: Path, secret: str
+) -> None:
+    """A password for the host, from .netrc, would take the signature's place."""
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        environment.delenv(name, raising=False)
+    environment.setenv("http_proxy", kinesis.endpoint.replace("//", f"//{secret}"))
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login somebody password secret\n")
+    netrc.chmod(0o600)
+    environment.setenv("NETRC", str(netrc))
+    tried = here_only(environment)
+
+    # A name for each case: what the environment says is looked up once a process.
+    endpoint = f"http://kinesis-{len(secret)}.invalid"
+    assert run_with(AwsOptions("us-east-1", endpoint), ask)["ShardIterator"]
+    assert tried == []
+
+
+def test_the_hash_of_a_long_body_is_the_one_that_is_signed(environment: pytest.MonkeyPatch) -> None:
+    """It is made beside the loop, and the signature is the one botocore would have made of it."""
+    body = b"x" * 200_000
+
+    async def sign(connection: Connection) -> dict[str, str]:
+        return await connection._signed_headers("PutRecords", body, "http://h", "us-east-1")
+
+    headers = run_with(AwsOptions("us-east-1", "http://h"), sign)
+    assert headers["X-Amz-Content-SHA256"] == hashlib.sha256(body).hexdigest()
+    assert "x-amz-content-sha256" in headers["Authorization"]
 
 
 # --- what opening costs -------------------------------------------------------------------------
