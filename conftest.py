@@ -1,4 +1,4 @@
-"""How the tests share the workers of a run in parallel: `pytest -n 4`, as `make test` does.
+"""How the tests share the workers of a run in parallel: `pytest -n 2`, as `make test` does.
 
 A worker takes one group of tests after the other, in the order that is made here. Without `-n`
 nothing here changes anything but the environment, which is the same then.

@@ -23,7 +23,6 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 from botocore.auth import SigV4Auth
@@ -35,6 +34,7 @@ from kinesis_ds.aws.credentials import AssumedRole, models, use_own_credentials
 from kinesis_ds.aws.faults import foreign_error, service_error, translate
 from kinesis_ds.aws.http2 import Http2Pool, NoHttp2Error, Trust, trusted_by_default
 from kinesis_ds.clock import SystemClock
+from kinesis_ds.codecs import JSONDecodeError, dumps, loads
 from kinesis_ds.errors import ProtocolError, TransientError
 from kinesis_ds.limits import MAX_FRAME_BYTES
 from kinesis_ds.position import After, At, AtTimestamp, Position, TrimHorizon
@@ -322,7 +322,7 @@ class Connection:
         self, pool: Http2Pool, body: Mapping[str, Any], target: str
     ) -> AsyncIterator[EventStream]:
         operation = "SubscribeToShard"
-        payload = orjson.dumps(body)
+        payload = dumps(body)
         endpoint, region = await self._place()
         headers = await self._signed_headers(operation, payload, endpoint, region)
         async with pool.post(headers, payload) as stream:
@@ -367,7 +367,7 @@ class Connection:
         self, operation: str, body: Mapping[str, Any] | bytes, target: str, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A signed call that was answered well. What is not read of the answer is given up."""
-        payload = body if isinstance(body, bytes) else orjson.dumps(body)
+        payload = body if isinstance(body, bytes) else dumps(body)
         endpoint, region = await self._place()
         headers = await self._signed_headers(operation, payload, endpoint, region)
         options |= _proxy_of(endpoint)
@@ -507,8 +507,8 @@ def _error_of(
     status: int, error_type: str | None, body: bytes, operation: str, target: str
 ) -> Exception:
     try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        parsed = loads(body)
+    except JSONDecodeError:
         parsed = {}
     if not isinstance(parsed, dict):
         parsed = {}
@@ -532,8 +532,8 @@ def json_object(answer: bytes, operation: str, target: str) -> dict[str, Any]:
         ProtocolError: It is none.
     """
     try:
-        parsed = orjson.loads(answer)
-    except orjson.JSONDecodeError as exc:
+        parsed = loads(answer)
+    except JSONDecodeError as exc:
         raise ProtocolError(
             f"{operation} for {target} answered something that is not JSON.",
             "Is the endpoint a Kinesis endpoint?",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
-from pybase64 import b64encode
+from kinesis_ds.codecs import b64encode, dumps
 
 if TYPE_CHECKING:
     from kinesis_ds.options import StreamId
@@ -33,13 +32,13 @@ def put_records(stream: StreamId, request: Request) -> bytes:
             for key, hash_key in zip(keys, columns.hash_keys, strict=True)
         ]
     entries = map(_KEY.join, zip(map(b64encode, columns.data), keys, strict=True))
-    target = orjson.dumps(stream.request())[1:]
+    target = dumps(stream.request())[1:]
     return b"".join((_RECORD, _NEXT.join(entries), b'"}],', target))
 
 
 def _escaped(keys: list[str]) -> list[bytes]:
     """Keys as JSON has them between quotes."""
     if '"' in "".join(keys):
-        return [orjson.dumps(key)[1:-1] for key in keys]
+        return [dumps(key)[1:-1] for key in keys]
     # Without quotes in the keys, those between them are where one ends and the next begins.
-    return orjson.dumps(keys)[2:-2].split(b'","')
+    return dumps(keys)[2:-2].split(b'","')
