@@ -283,14 +283,19 @@ class Coordinator:
     def _arrived(self, base: SourceOffset) -> bool:
         """Whether a query that ends at the tip as of its start is there."""
         assert self._until is not None
-        readings = self._readings
-        if not all(r.reached(self._known(r, base), self._until[a]) for a, r in readings.items()):
-            return False
+        readings, until = self._readings, self._until
+
+        def reached() -> bool:
+            return all(r.reached(self._known(r, base), until[a]) for a, r in readings.items())
 
         async def ask() -> bool:
             return all(await asyncio.gather(*(r.knows_all_shards() for r in readings.values())))
 
-        return self._connect().run(ask(), CONTROL_TIMEOUT_S, "Listing the shards")
+        if not reached():
+            return False
+        complete = self._connect().run(ask(), CONTROL_TIMEOUT_S, "Listing the shards")
+        # Once more, with the shards that have become known since.
+        return complete and reached()
 
     def _everything(self, base: SourceOffset | None) -> SourceOffset:
         readings = self._look_up(fresh=True)

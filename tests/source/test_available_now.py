@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
+from kinesis_ds.reader.reading import StreamReading
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to
@@ -189,5 +191,33 @@ def test_a_split_just_before_the_start_is_not_missed(
     for i, child in enumerate([s["ShardId"] for s in kinesis.shards(STREAM)][1:]):
         put_to(kinesis, child, *numbered(6 + 5 * i, 10 + 5 * i))
 
+    query.available_now()
+    assert sorted(query.data, key=int) == numbered(1, 15)
+
+
+def test_shards_that_become_known_while_the_end_is_checked_are_read(
+    kinesis: KinesisServer,
+    start_query: StartQuery,
+    mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that was known was read; the children are known a moment before the stream is asked."""
+    kinesis.put(STREAM, *numbered(1, 5))
+    query = start_query(kinesis, consumerMode=mode, shardFetchInterval="1h")
+    query.coordinator._look_up()  # type: ignore[attr-defined]
+    kinesis.split(STREAM, FIRST)
+    for i, child in enumerate([s["ShardId"] for s in kinesis.shards(STREAM)][1:]):
+        put_to(kinesis, child, *numbered(6 + 5 * i, 10 + 5 * i))
+
+    ask = StreamReading.knows_all_shards
+
+    async def learn_and_ask(reading: StreamReading) -> bool:
+        _, discovery = reading._opened()
+        while len(discovery.listed) < 3:
+            discovery.poke()
+            await asyncio.sleep(0.01)
+        return await ask(reading)
+
+    monkeypatch.setattr(StreamReading, "knows_all_shards", learn_and_ask)
     query.available_now()
     assert sorted(query.data, key=int) == numbered(1, 15)
