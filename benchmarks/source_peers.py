@@ -16,7 +16,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import boto3
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -63,20 +63,6 @@ class _Planned(DataSourceStreamReader):
         return self.tasks() if end["batch"] > max(start["batch"], 1) else []
 
 
-class Ceiling(DataSource):
-    """Options: ``batches``, ``tasks`` a batch, ``events`` a task, of ``records`` of ``bytes``."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "ceiling"
-
-    def schema(self) -> str:
-        return SOURCE_DDL
-
-    def streamReader(self, schema: object) -> DataSourceStreamReader:
-        return _CeilingReader(dict(self.options))
-
-
 class _CeilingReader(_Planned):
     def tasks(self) -> list[Share]:
         records = int(self.options["events"]) * int(self.options["records"])
@@ -98,20 +84,6 @@ def _batch(records: int, record_bytes: int) -> pa.RecordBatch:
     decoded = decode_event(message.payload, TRIM_HORIZON).records
     assert decoded is not None
     return to_source_batch(decoded.batch, _STREAM, "shardId-000000000000")
-
-
-class PlainFanOut(DataSource):
-    """Options: ``endpoint``, ``stream``, ``consumer`` (ARN), ``shards``, ``records`` a shard."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "plain_fan_out"
-
-    def schema(self) -> str:
-        return SOURCE_DDL
-
-    def streamReader(self, schema: object) -> DataSourceStreamReader:
-        return _FanOutReader(dict(self.options))
 
 
 class _Shards(_Planned):
@@ -139,20 +111,6 @@ class _FanOutReader(_Shards):
                     return
 
 
-class PlainPolling(DataSource):
-    """Options: as those of :class:`PlainFanOut`, without the consumer."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "plain_polling"
-
-    def schema(self) -> str:
-        return SOURCE_DDL
-
-    def streamReader(self, schema: object) -> DataSourceStreamReader:
-        return _PollingReader(dict(self.options))
-
-
 class _PollingReader(_Shards):
     def read(self, partition: Share) -> Iterator[tuple[Any, ...]]:
         client = client_at(self.options["endpoint"])
@@ -167,6 +125,44 @@ class _PollingReader(_Shards):
             yield from _rows(answer["Records"], self.options["stream"], partition.shard_id)
             left -= len(answer["Records"])
             iterator = answer["NextShardIterator"]
+
+
+class _Peer(DataSource):
+    """What all of them have in common."""
+
+    kind: ClassVar[str]
+    reader: ClassVar[type[_Planned]]
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.kind
+
+    def schema(self) -> str:
+        return SOURCE_DDL
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:
+        return self.reader(dict(self.options))
+
+
+class Ceiling(_Peer):
+    """Options: ``batches``, ``tasks`` a batch, ``events`` a task, of ``records`` of ``bytes``."""
+
+    kind = "ceiling"
+    reader = _CeilingReader
+
+
+class PlainFanOut(_Peer):
+    """Options: ``endpoint``, ``stream``, ``consumer`` (ARN), ``shards``, ``records`` a shard."""
+
+    kind = "plain_fan_out"
+    reader = _FanOutReader
+
+
+class PlainPolling(_Peer):
+    """Options: as those of :class:`PlainFanOut`, without the consumer."""
+
+    kind = "plain_polling"
+    reader = _PollingReader
 
 
 def _rows(records: list[dict[str, Any]], stream: str, shard_id: str) -> Iterator[tuple[Any, ...]]:

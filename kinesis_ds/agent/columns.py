@@ -144,9 +144,8 @@ def _cut(region: memoryview) -> Columns | None:
     found = {name: _every(parts, 2 * i, step) for i, (name, _) in enumerate(form.values)}
     numbers, data = _rising(found["SequenceNumber"]), _decoded(found["Data"])
     seconds = _seconds(found["ApproximateArrivalTimestamp"])
-    keys = (
-        _texts(found["PartitionKey"]) if "PartitionKey" in found else _nothing(len(seconds or ""))
-    )
+    given = found.get("PartitionKey")
+    keys = pa.nulls(len(quotes) // form.quotes, pa.string()) if given is None else _texts(given)
     if numbers is None or data is None or seconds is None or keys is None:
         return None
     return Columns(numbers, data, keys, seconds, (form.encryption,))
@@ -284,10 +283,6 @@ def _texts(texts: pa.Array) -> pa.Array | None:
         return texts.cast(pa.string())
     except pa.ArrowInvalid:  # no UTF-8
         return None
-
-
-def _nothing(count: int) -> pa.Array:
-    return pa.nulls(count, pa.string())
 
 
 def _seconds(texts: pa.Array) -> pa.Array | None:

@@ -232,7 +232,7 @@ def _batch(columns: Columns, arrived: pa.Array, decoding: Decoding) -> tuple[pa.
     if decoding.metadata:
         kinds = [kind or _NOT_ENCRYPTED for kind in columns.encryptions]
         count = len(columns.numbers)
-        encryption = pa.array(kinds * count if len(kinds) < count else kinds, pa.string())
+        encryption = pa.repeat(kinds[0], count) if len(kinds) == 1 else pa.array(kinds, pa.string())
         if rows is not None:
             arrays += [
                 pa.array(rows.sub_numbers, pa.int64()),
