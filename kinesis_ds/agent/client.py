@@ -11,6 +11,7 @@ from pyarrow import flight
 
 from kinesis_ds.agent.server import TOKEN_HEADER, AgentAddress, encode_ticket
 from kinesis_ds.errors import AgentError
+from kinesis_ds.limits import MAX_AGENT_PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 # A task streams as fast as its consumer takes; what takes longer is read from Kinesis instead.
 _CALL_TIMEOUT_S = 900.0
-_KEPT_CLIENTS = 4
+# Those of one query; where a worker serves several, the least recently used are closed.
+_KEPT_CLIENTS = MAX_AGENT_PROCESSES
 
 
 def stream_range(
