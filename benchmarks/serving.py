@@ -43,13 +43,14 @@ class Served:
 
 @contextlib.contextmanager
 def served(*arguments: str) -> Iterator[Served]:
-    """``python -m kinesis_ds.testing`` with these arguments, on ports of its own.
+    """``python -m kinesis_ds.testing`` with these arguments, on ports of its own. It ends with this
+    process, however that ends.
 
     Raises:
         RuntimeError: It did not start.
     """
-    command = [sys.executable, "-m", "kinesis_ds.testing", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "kinesis_ds.testing", "--port", "0", "--while-fed", *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         said = ""

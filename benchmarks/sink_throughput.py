@@ -25,9 +25,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +41,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from benchmarks.report import Bar, Report, arguments, table
+from benchmarks.serving import served
 from kinesis_ds import KinesisDataSource
 from kinesis_ds.options import parse_write_options
 from kinesis_ds.writer import service
@@ -92,22 +90,6 @@ class Cost:
     @property
     def cpu_a_million(self) -> float:
         return self.cpu / self.rows * 1e6
-
-
-@contextlib.contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """A server at wire speed, in a process of its own; its endpoint and its pid."""
-    command = [sys.executable, "-m", "kinesis_ds.testing", "--port", "0", "--no-limits"]
-    command += ["--swallow", ONE, "--swallow", f"{FOUR}:4"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        said = re.search(r"http://\S+", process.stdout.readline())
-        assert said is not None
-        try:
-            yield said[0], process.pid
-        finally:
-            process.terminate()
-            process.stdout.read()
 
 
 def batches(count: int, size: int) -> list[pa.RecordBatch]:
@@ -382,9 +364,9 @@ def main() -> None:
     args = arguments(__doc__)
     report = Report("sink_throughput", args)
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")  # noqa: S106
-    with server() as (endpoint, pid):
+    with served("--no-limits", "--swallow", ONE, "--swallow", f"{FOUR}:4") as server:
         try:
-            found = in_one_task(endpoint, args.quick)
+            found = in_one_task(server.endpoint, args.quick)
         finally:
             service.REGISTRY.close()
         for (size, name), costs in found.items():
@@ -393,7 +375,7 @@ def main() -> None:
         print(table(report.rows, FORMATS), flush=True)
         if not args.quick:
             with spark_session() as spark:
-                sparks = through_spark(spark, endpoint, pid)
+                sparks = through_spark(spark, server.endpoint, server.pid)
             lines = [
                 {"where": "spark", **row_of(1024, name, costs, sparks["boto3"])}
                 for name, costs in sparks.items()

@@ -55,6 +55,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--no-limits", action="store_true", help="no rates and sizes are limited")
     parser.add_argument(
+        "--while-fed",
+        action="store_true",
+        help="end with the standard input too, and so with whoever holds its other end",
+    )
+    parser.add_argument(
         "--faults", type=Path, metavar="FILE", help="JSON list of what is to go wrong"
     )
     return parser.parse_args()
@@ -97,6 +102,8 @@ def main() -> int:
             server.replay(name, replay := _replay(float(megabytes), int(record_bytes)))
             _say(f"stream {name}: {shards} shards, {replay.records} records each, at wire speed")
         _say("Ctrl-C ends it.")
+        if arguments.while_fed:
+            threading.Thread(target=_until_input_ends, args=(stop,), daemon=True).start()
         stop.wait()
         _say("")
         for (operation, outcome), count in sorted(
@@ -106,6 +113,11 @@ def main() -> int:
     finally:
         server.stop()
     return 0
+
+
+def _until_input_ends(stop: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    stop.set()
 
 
 def _replay(megabytes: float, record_bytes: int) -> Replay:

@@ -635,3 +635,18 @@ def test_from_a_shell() -> None:
     assert len(shards) == 3
     assert rest.split() == ["1", "ListShards", "ok"]
     assert process.returncode == 0
+
+
+def test_from_a_shell_it_ends_with_its_input() -> None:
+    """Whoever holds the other end may be killed, and then cannot end it otherwise."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kinesis_ds.testing", "--port", "0", "--while-fed"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Kinesis at http://127.0.0.1:")
+        process.stdin.close()
+        assert process.wait(30) == 0
