@@ -63,6 +63,7 @@ class Plan:
         ours, peers, stage: What the source, each peer, and a shard of the stages is given.
         shards: For the source; the others have ``USUAL_SHARDS``, or the only ones there are.
         rounds: How often what bars rest on is repeated; the ceiling in turn with the source.
+        warm: Whether everything is run once before.
     """
 
     ours: dict[int, int]
@@ -70,6 +71,7 @@ class Plan:
     stage: dict[int, int]
     shards: tuple[int, ...]
     rounds: int
+    warm: bool = True
 
 
 FULL = Plan(
@@ -79,7 +81,7 @@ FULL = Plan(
     shards=(4, 16, 64),
     rounds=3,
 )
-QUICK = Plan({1_000: 4}, {1_000: 2}, {1_000: 2}, (2,), 1)
+QUICK = Plan({1_000: 4}, {1_000: 2}, {1_000: 2}, (2,), 1, warm=False)
 
 
 @dataclass(frozen=True)
@@ -202,12 +204,13 @@ def measure(report: Report, plan: Plan) -> None:
             with served("--no-limits", *tls, *replays) as server:
                 bench = Bench(session, server)
                 report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, plan.rounds)
-                # The JVM compiles what it runs often, and workers import what they run first: both
-                # workers have to have had a task.
-                bench.ceiling(warm)
-                bench.ours(warm, shardsPerTask="1")
-                bench.fan_out(warm_peers)
-                bench.polling(warm_peers)
+                if plan.warm:
+                    # The JVM compiles what it runs often, and workers import what they run first:
+                    # both workers have to have had a task.
+                    bench.ceiling(warm)
+                    bench.ours(warm, shardsPerTask="1")
+                    bench.fan_out(warm_peers)
+                    bench.polling(warm_peers)
                 for name, load, ran, cpu in _runs(bench, loads, peers, usual, plan.rounds):
                     _note(report, name, load, ran, cpu)
 

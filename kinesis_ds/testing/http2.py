@@ -227,11 +227,18 @@ class Http2Protocol(asyncio.Protocol):
                     )
             case h2.events.StreamReset():
                 self._end(event.stream_id)
-            case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
-                for stream in self._streams.values():
-                    stream.room.set()
+            case h2.events.WindowUpdated():
+                self._more_room(event.stream_id)
+            case h2.events.RemoteSettingsChanged():
+                self._more_room(0)
             case h2.events.ConnectionTerminated():
                 self.close()
+
+    def _more_room(self, stream_id: int) -> None:
+        """There is on one stream; on all of them, for 0."""
+        for stream in self._streams.values() if not stream_id else [self._streams.get(stream_id)]:
+            if stream is not None:
+                stream.room.set()
 
     def _refuses(self, stream_id: int) -> bool:
         """Whether a call comes too late, as the client has been told, or is told now."""
