@@ -47,7 +47,7 @@ def frame(record_size: int, records: int) -> bytes:
     """One SubscribeToShardEvent as the service frames it."""
     items = [
         {
-            "ApproximateArrivalTimestamp": 1_700_000_000.123 + i * 0.001,
+            "ApproximateArrivalTimestamp": (1_700_000_000_123 + i) / 1000,
             "Data": base64.b64encode(os.urandom(record_size)).decode(),
             "PartitionKey": f"key-{i}",
             "SequenceNumber": str(4959 * 10**52 + i),

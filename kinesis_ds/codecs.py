@@ -1,7 +1,8 @@
-"""JSON and base64: in C where those packages are installed, else from the standard library.
+"""JSON, base64 and CRC-32: from packages that are fast at it where they are installed, else from
+the standard library.
 
-pip installs orjson and pybase64 with the connector. Where a cluster has no wheels of them, all
-works without, slower: ``python -m benchmarks.decode`` tells what they are worth.
+pip installs orjson, pybase64 and zlib-ng with the connector. Where a cluster has no wheels of them,
+all works without, slower: ``python -m benchmarks.decode`` tells what they are worth.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import binascii
 import dataclasses
 import json
+import zlib
 from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any, NoReturn
@@ -54,6 +56,7 @@ loads: Callable[..., Any] = plain_loads
 dumps: Callable[..., bytes] = plain_dumps
 b64decode: Callable[..., bytes] = plain_b64decode
 b64encode: Callable[..., bytes] = base64.b64encode
+crc32: Callable[..., int] = zlib.crc32
 
 try:
     import orjson
@@ -69,4 +72,11 @@ except ImportError:
 else:
     b64decode, b64encode = pybase64.b64decode, pybase64.b64encode
 
-__all__ = ["JSONDecodeError", "b64decode", "b64encode", "dumps", "loads"]
+try:
+    from zlib_ng import zlib_ng
+except ImportError:
+    pass
+else:
+    crc32 = zlib_ng.crc32
+
+__all__ = ["JSONDecodeError", "b64decode", "b64encode", "crc32", "dumps", "loads"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_ds.agent.columns import Columns, columns_of
+from kinesis_ds.agent.columns import Columns, columns_of, np
 from kinesis_ds.agent.kpl import MalformedAggregateError, split
 from kinesis_ds.codecs import b64decode, loads
 from kinesis_ds.errors import ProtocolError, shown
@@ -23,6 +23,8 @@ from kinesis_ds.schema import METADATA_SCHEMA, RECORD_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+# What an Arrow timestamp in microseconds holds.
+_MAX_MS = 2**63 / 1000
 _NOT_ENCRYPTED = "NONE"
 _ENCRYPTIONS = (_NOT_ENCRYPTED, None, "KMS")
 
@@ -336,8 +338,13 @@ def _check_numbers(numbers: list[str]) -> None:
 
 def _arrival_times(seconds: pa.Array) -> pa.Array:
     """Seconds since the epoch, rounded to the milliseconds that the service keeps."""
-    ms = pc.round(pc.multiply(seconds, 1000.0)).cast(pa.int64())
-    return pc.multiply_checked(ms, 1000).cast(pa.timestamp("us", tz="UTC"))
+    kind = pa.timestamp("us", tz="UTC")
+    if np is None:
+        return pa.array([round(s * 1000) * 1000 for s in seconds.to_pylist()], kind)
+    ms = np.rint(seconds.to_numpy() * 1000)
+    if not (abs(ms) < _MAX_MS).all():  # nor is it, for what is no number
+        raise OverflowError("an arrival time that no timestamp holds")
+    return pa.Array.from_buffers(kind, len(ms), [None, pa.py_buffer(ms.astype(np.int64) * 1000)])
 
 
 def _drop(columns: Columns, position: Position) -> int:

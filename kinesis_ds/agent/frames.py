@@ -8,11 +8,11 @@ first 12 bytes are there, so room for it can be asked for before the rest is rea
 from __future__ import annotations
 
 import struct
-import zlib
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 
+from kinesis_ds.codecs import crc32
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_FRAME_BYTES
 
@@ -46,7 +46,7 @@ class Message:
             ProtocolError: The bytes are not those that were sent.
         """
         (expected,) = _U32.unpack_from(self.raw, len(self.raw) - 4)
-        if zlib.crc32(memoryview(self.raw)[:-4]) != expected:
+        if crc32(memoryview(self.raw)[:-4]) != expected:
             raise ProtocolError(
                 f"An event of {len(self.raw)} bytes arrived damaged (its checksum is wrong)."
             )
@@ -120,7 +120,7 @@ class MessageParser:
             return None
         prelude = self._prelude()
         total, headers, crc = _PRELUDE.unpack(prelude)
-        if zlib.crc32(prelude[:8]) != crc:
+        if crc32(prelude[:8]) != crc:
             raise ProtocolError(
                 "What the endpoint sent is not an event stream (wrong checksum at the start of an "
                 "event)."

@@ -56,6 +56,28 @@ def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, A
     assert list(columns.encryptions) == [more.get("EncryptionType")]
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1700000000.123", "1700000000.1", "1700000000", "1.700000000123E9", "1.7E9", "1E9",
+        "1700000000.1234567", "17.5E8", "170000000.5", "12345678901.5",
+    ],
+)  # fmt: skip
+def test_times_of_any_form_are_what_a_parser_reads(written: str) -> None:
+    """AWS writes an exponent, the double none, others more decimals; one of another form is among
+    them, too.
+    """
+    for other in ("1700000000.5", "1.7000000005E9", "1700000001"):
+        payload = event(MANY).replace(b"1700000000.5", other.encode(), 1)
+        payload = payload.replace(b"1700000001.5", written.encode(), 1)
+        found = columns_of(payload)
+        assert found is not None
+        wanted = [
+            record["ApproximateArrivalTimestamp"] for record in json.loads(payload)["Records"]
+        ]
+        assert found[1].seconds.to_pylist() == wanted
+
+
 def test_the_double_at_wire_speed_is_cut() -> None:
     """Or the benchmarks would measure something else."""
     (frame,) = Replay.of(1, MIN_RECORDS, 100).frames
@@ -109,7 +131,8 @@ def test_what_is_not_worth_it_or_not_alike_is_left_to_the_parser(payload: bytes)
 )
 def test_what_is_no_json_or_no_record_is_left_to_the_parser(written: bytes, instead: bytes) -> None:
     """It knows what to say of it."""
-    payload = event([*MANY[:-4], record(70)], ContinuationSequenceNumber="2" * 56)
+    many = [record(n) for n in [0] * MIN_RECORDS + list(range(71))]
+    payload = event(many, ContinuationSequenceNumber="2" * 56)
     assert columns_of(payload) is not None
     at = payload.rindex(written)
     assert columns_of(payload[:at] + instead + payload[at + len(written) :]) is None

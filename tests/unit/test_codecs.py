@@ -1,10 +1,11 @@
-"""Without orjson and pybase64 the standard library does their work, and says the same."""
+"""Without orjson, pybase64 and zlib-ng the standard library does their work, and says the same."""
 
 from __future__ import annotations
 
 import base64
 import subprocess
 import sys
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ def test_the_fast_ones_are_used_here() -> None:
     """Or these tests compare something with itself."""
     assert codecs.loads is not plain_loads
     assert codecs.b64decode is not plain_b64decode
+    assert codecs.crc32 is not zlib.crc32
 
 
 @given(VALUES)
@@ -84,11 +86,17 @@ def test_both_refuse_what_is_no_base64(text: str) -> None:
             decode(text, None, True)
 
 
+@given(st.binary(max_size=300))
+def test_both_sums_are_the_same(data: bytes) -> None:
+    """Of views too, and of nothing."""
+    assert codecs.crc32(memoryview(data)) == zlib.crc32(data)
+
+
 def test_events_are_read_without_either() -> None:
     """Nothing else asks for the packages."""
     program = """
 import sys
-sys.modules.update(orjson=None, pybase64=None, numpy=None)
+sys.modules.update(orjson=None, pybase64=None, numpy=None, zlib_ng=None)
 from kinesis_ds.agent.decode import decode_event
 from kinesis_ds.position import TRIM_HORIZON
 import kinesis_ds.agent.agent, kinesis_ds.reader.coordinator, kinesis_ds.writer.service
