@@ -9,7 +9,6 @@ agent's process and of the Python workers. Not the server's, which is given (*se
 stream that is not ours to pay, but here it shares the cores, so rates are lower than they could be.
 
 * **kinesis_ds**: the source, fan-out over HTTP/1.1 (the server's HTTP/2 is slower than the source).
-* **kinesis_ds, 2 processes**: with ``agentProcesses=2``, for the usual number of shards.
 * **ceiling**: the batches that the source would make, made in a data source's ``read``; no network.
 * **plain fan-out**: tasks that call boto3's ``subscribe_to_shard`` and yield tuples.
 * **plain polling**: the same with ``get_records``.
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS, CEILING, FAN_OUT, POLLING = "kinesis_ds", "ceiling", "plain fan-out", "plain polling"
-TWO = "kinesis_ds, 2 processes"
 USUAL_SHARDS = 16
 # What a micro-batch of the ceiling holds, and a task of it: about what those of the source do.
 _BATCH_BYTES, _TASK_BYTES = 128_000_000, 16_000_000
@@ -75,7 +73,7 @@ class Plan:
 
 
 FULL = Plan(
-    ours={100: 64, 1_000: 256, 10_000: 384},
+    ours={100: 64, 1_000: 480, 10_000: 480},
     peers={100: 8, 1_000: 48, 10_000: 128},
     stage={100: 16, 1_000: 64, 10_000: 64},
     shards=(4, 16, 64),
@@ -129,9 +127,6 @@ class Bench:
             **further,
         }
         return run(self.session, "kinesis", options, load.records, load.record_bytes)
-
-    def two_processes(self, load: Load) -> Ran:
-        return self.ours(load, agentProcesses="2")
 
     def ceiling(self, load: Load) -> Ran:
         """As many records, or a few more: whole batches of whole tasks."""
@@ -225,7 +220,6 @@ def _runs(
     for load in loads:
         if load is not main:
             yield OURS, load, *_with_server(bench.server, bench.ours, load)
-    yield TWO, main, *_with_server(bench.server, bench.two_processes, main)
     yield FAN_OUT, peers, *_with_server(bench.server, bench.fan_out, peers)
     yield POLLING, peers, *_with_server(bench.server, bench.polling, peers)
 
