@@ -136,13 +136,14 @@ def _cases(*, quick: bool) -> list[list[Case]]:
     groups = []
     for transport in TRANSPORTS:
         one = Case(OURS, transport, 1, 10, batches=5)
+        traced = (1, 1000) if transport == "http2" else ()
         few = [replace(one, shards=n) for n in (10, 100, 300)] if transport in SMALL_TOO else []
         groups += [
             [one, *few, Case(ALONE, transport, 1, 10)],
             [
-                Case(OURS, transport, 1000, 20, batches=5),
-                Case(ALONE, transport, 1000, 20),
-                *(Case(OURS, transport, n, 0, traced=True) for n in (1, 1000)),
+                Case(OURS, transport, 1000, 15, batches=5),
+                Case(ALONE, transport, 1000, 15),
+                *(Case(OURS, transport, n, 0, traced=True) for n in traced),
             ],
         ]
     groups.append([Case(BOTO3, "http1", n, 15) for n in (1, 300)])

@@ -37,9 +37,9 @@ import boto3
 import psutil
 import pyarrow as pa
 from botocore.config import Config
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
+from benchmarks.queries import spark
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import served
 from kinesis_ds import KinesisDataSource
@@ -50,7 +50,7 @@ from kinesis_ds.writer.task import TaskId, write_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 IN_FLIGHT = 16
@@ -232,19 +232,9 @@ def tree_cpu(but: int) -> float:
     return found
 
 
-@contextlib.contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.log.level", "ERROR").getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def frame(spark: SparkSession, count: int, size: int) -> DataFrame:
+def frame(session: SparkSession, count: int, size: int) -> DataFrame:
     """The same rows as :func:`batches`, in two partitions."""
-    return spark.range(0, count, 1, 2).selectExpr(
+    return session.range(0, count, 1, 2).selectExpr(
         f"cast(rpad(lpad(id, 8, '0'), {size}, '.') as binary) as data",
         f"concat('key-', id % {KEYS}) as partitionKey",
     )
@@ -275,10 +265,10 @@ class PlainWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
-def through_spark(spark: SparkSession, endpoint: str, server_pid: int) -> dict[str, list[Cost]]:
+def through_spark(session: SparkSession, endpoint: str, server_pid: int) -> dict[str, list[Cost]]:
     """Our sink, the peer, and a sink that does nothing, in turn. The first round is to warm up."""
-    spark.dataSource.register(KinesisDataSource)
-    spark.dataSource.register(PlainSource)
+    session.dataSource.register(KinesisDataSource)
+    session.dataSource.register(PlainSource)
     options = credentials(endpoint, ONE) | {"maxInFlightRequests": str(IN_FLIGHT)}
     writers: dict[str, tuple[str, dict[str, str], int]] = {
         "kinesis_ds": ("kinesis", options, SPARK_ROWS),
@@ -290,7 +280,7 @@ def through_spark(spark: SparkSession, endpoint: str, server_pid: int) -> dict[s
         for name, (kind, given, full) in writers.items():
             count = full if round_ else 2_000
             cpu, began = tree_cpu(server_pid), time.perf_counter()
-            frame(spark, count, 1024).write.format(kind).options(**given).mode("append").save()
+            frame(session, count, 1024).write.format(kind).options(**given).mode("append").save()
             seconds = time.perf_counter() - began
             if round_:
                 found[name].append(Cost(count, seconds, tree_cpu(server_pid) - cpu))
@@ -374,8 +364,8 @@ def main() -> None:
             report.rows.append({"where": "task", **line})
         print(table(report.rows, FORMATS), flush=True)
         if not args.quick:
-            with spark_session() as spark:
-                sparks = through_spark(spark, server.endpoint, server.pid)
+            with spark() as session:
+                sparks = through_spark(session, server.endpoint, server.pid)
             lines = [
                 {"where": "spark", **row_of(1024, name, costs, sparks["boto3"])}
                 for name, costs in sparks.items()
