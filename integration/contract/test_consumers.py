@@ -162,7 +162,7 @@ def test_five_consumers_are_created_at_a_time_and_twenty_in_all(make_stream: Mak
     with ThreadPoolExecutor(6) as threads:
         for first in range(0, 18, 6):
             answers = list(threads.map(register, range(first, first + 6)))
-            creating = [arn for arn in answers if arn]
+            creating = [answer for answer in answers if answer]
             assert len(creating) == 5
             for consumer in creating:
                 stream.wait_for_consumer(consumer)

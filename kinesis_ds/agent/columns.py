@@ -225,9 +225,7 @@ def _quotes(octets: Any) -> Any:
     for start in range(0, len(octets), _BLOCK):
         # Not all at once: what is written for a block is still near when it is read again.
         block = octets[start : start + _BLOCK]
-        here = np.flatnonzero(np.equal(block, _QUOTE_BYTE))
-        here += start
-        found.append(here)
+        found.append(np.flatnonzero(block == _QUOTE_BYTE) + start)
     return np.concatenate(found)
 
 
@@ -243,7 +241,7 @@ def _bounds(quotes: Any, form: _Form, across: bytes, length: int) -> Any:
     bounds = np.empty((len(quotes), 2 * len(form.values)), np.int32)
     for i, (_, quote) in enumerate(form.values):
         if quote is not None:
-            np.add(quotes[:, quote], 1, out=bounds[:, 2 * i], casting="unsafe")
+            bounds[:, 2 * i] = quotes[:, quote] + 1
             bounds[:, 2 * i + 1] = quotes[:, quote + 1]
     # The time has no quotes: it is what its neighbours leave.
     i = next(i for i, (_, quote) in enumerate(form.values) if quote is None)
@@ -283,7 +281,9 @@ def _rising(values: _Values) -> pa.Array | None:
         return None
     texts = _at(values.octets, values.starts, length)
     octets = texts.view(np.uint8)
-    if not _all_digits(octets) or not (texts[:-1] <= texts[1:]).all():
+    if not (octets - _ZERO_BYTE < 10).all():  # below "0" it is over 200: these are unsigned
+        return None
+    if not (texts[:-1] <= texts[1:]).all():
         return None
     offsets = np.arange(0, len(octets) + 1, length, dtype=np.int32)
     return pa.Array.from_buffers(
@@ -413,10 +413,6 @@ def _at(octets: Any, starts: Any, size: int) -> Any:
     """So many bytes from each start on, as one value each; all of them have to be there."""
     everywhere = np.ndarray((len(octets) - size + 1,), f"S{size}", octets, 0, (1,))
     return everywhere[starts]
-
-
-def _all_digits(octets: Any) -> bool:
-    return bool((octets - _ZERO_BYTE < 10).all())  # below "0" it is over 200: these are unsigned
 
 
 def _as_text(array: pa.Array) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import h2.config
@@ -228,17 +228,17 @@ class Http2Protocol(asyncio.Protocol):
             case h2.events.StreamReset():
                 self._end(event.stream_id)
             case h2.events.WindowUpdated():
-                self._more_room(event.stream_id)
+                self._more_room([event.stream_id] if event.stream_id else self._streams)
             case h2.events.RemoteSettingsChanged():
-                self._more_room(0)
+                self._more_room(self._streams)
             case h2.events.ConnectionTerminated():
                 self.close()
 
-    def _more_room(self, stream_id: int) -> None:
-        """There is on one stream; on all of them, for 0."""
-        for stream in self._streams.values() if not stream_id else [self._streams.get(stream_id)]:
-            if stream is not None:
-                stream.room.set()
+    def _more_room(self, stream_ids: Iterable[int]) -> None:
+        """More may be sent on these streams, as far as they are still there."""
+        for stream_id in stream_ids:
+            if stream_id in self._streams:
+                self._streams[stream_id].room.set()
 
     def _refuses(self, stream_id: int) -> bool:
         """Whether a call comes too late, as the client has been told, or is told now."""

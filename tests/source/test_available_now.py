@@ -11,6 +11,7 @@ from kinesis_ds.reader.reading import StreamReading
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to
+from tests.support.micro_batches import MicroBatches
 from tests.support.polling import eventually
 
 MODES = ["efo", "polling"]
@@ -180,16 +181,22 @@ class _Ahead:
         return float(self._clock.wall()) + self._seconds  # type: ignore[attr-defined]
 
 
-def test_a_split_just_before_the_start_is_not_missed(
-    kinesis: KinesisServer, start_query: StartQuery, mode: str
-) -> None:
-    """The shards were listed before it; they are listed again before the query ends."""
+def split_unseen(kinesis: KinesisServer, start_query: StartQuery, mode: str) -> MicroBatches:
+    """A query that knows one shard, which has been split since: 15 records in all three."""
     kinesis.put(STREAM, *numbered(1, 5))
     query = start_query(kinesis, consumerMode=mode, shardFetchInterval="1h")
     query.coordinator._look_up()  # type: ignore[attr-defined]
     kinesis.split(STREAM, FIRST)
     for i, child in enumerate([s["ShardId"] for s in kinesis.shards(STREAM)][1:]):
         put_to(kinesis, child, *numbered(6 + 5 * i, 10 + 5 * i))
+    return query
+
+
+def test_a_split_just_before_the_start_is_not_missed(
+    kinesis: KinesisServer, start_query: StartQuery, mode: str
+) -> None:
+    """The shards were listed before it; they are listed again before the query ends."""
+    query = split_unseen(kinesis, start_query, mode)
 
     query.available_now()
     assert sorted(query.data, key=int) == numbered(1, 15)
@@ -202,12 +209,7 @@ def test_shards_that_become_known_while_the_end_is_checked_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All that was known was read; the children are known a moment before the stream is asked."""
-    kinesis.put(STREAM, *numbered(1, 5))
-    query = start_query(kinesis, consumerMode=mode, shardFetchInterval="1h")
-    query.coordinator._look_up()  # type: ignore[attr-defined]
-    kinesis.split(STREAM, FIRST)
-    for i, child in enumerate([s["ShardId"] for s in kinesis.shards(STREAM)][1:]):
-        put_to(kinesis, child, *numbered(6 + 5 * i, 10 + 5 * i))
+    query = split_unseen(kinesis, start_query, mode)
 
     ask = StreamReading.knows_all_shards
 
