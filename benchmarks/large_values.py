@@ -51,7 +51,7 @@ class Plan:
     warm: bool = True
 
 
-FULL = Plan(read=12, written=32)
+FULL = Plan(read=6, written=16)
 QUICK = Plan(read=1, written=2, warm=False)
 
 

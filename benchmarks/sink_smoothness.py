@@ -42,7 +42,7 @@ COMMIT_S = 0.05
 THREADS = 4
 SHARDS = 4
 # Micro-batches, rows of each, and the bound of our sink (maxInFlightRecords); then with --quick.
-FULL = (4, 24_000, 4_000)
+FULL = (3, 24_000, 4_000)
 QUICK = (2, 1_500, 500)
 ROW_BYTES = 200
 

@@ -60,26 +60,27 @@ class Plan:
     Attributes:
         ours, peers, stage: What the source, each peer, and a shard of the stages is given.
         shards: For the source; the others have ``USUAL_SHARDS``, or the only ones there are.
-        rounds: How often what bars rest on is repeated; the ceiling in turn with the source.
-        warm: Whether everything is run once before.
+        rounds: How often what bars rest on is repeated, by size; the ceiling in turn with the
+            source.
+        warm: Whether everything is run once before, at the first size.
     """
 
     ours: dict[int, int]
     peers: dict[int, int]
     stage: dict[int, int]
     shards: tuple[int, ...]
-    rounds: int
+    rounds: dict[int, int]
     warm: bool = True
 
 
 FULL = Plan(
-    ours={100: 64, 1_000: 400, 10_000: 400},
+    ours={100: 64, 1_000: 400, 10_000: 320},
     peers={100: 8, 1_000: 48, 10_000: 128},
     stage={100: 16, 1_000: 64, 10_000: 64},
     shards=(4, 16, 64),
-    rounds=2,
+    rounds={100: 2, 1_000: 2, 10_000: 1},
 )
-QUICK = Plan({1_000: 4}, {1_000: 2}, {1_000: 2}, (2,), 1, warm=False)
+QUICK = Plan({1_000: 4}, {1_000: 2}, {1_000: 2}, (2,), {1_000: 1}, warm=False)
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def measure(report: Report, plan: Plan) -> None:
     with spark() as session:
         for source in (Ceiling, PlainFanOut, PlainPolling):
             session.dataSource.register(source)
-        for size in plan.ours:
+        for size, rounds in plan.rounds.items():
             loads = [Load.of(f"ours-{n}", n, size, plan.ours[size]) for n in plan.shards]
             peers = Load.of("peers", usual, size, plan.peers[size])
             warm = Load.of("warm", 2, size, plan.ours[size] / 8)
@@ -198,15 +199,15 @@ def measure(report: Report, plan: Plan) -> None:
             tls = ["--tls"] if installed() else []
             with served("--no-limits", *tls, *replays) as server:
                 bench = Bench(session, server)
-                report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, plan.rounds)
-                if plan.warm:
+                report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, rounds)
+                if plan.warm and size == min(plan.ours):
                     # The JVM compiles what it runs often, and workers import what they run first:
                     # both workers have to have had a task.
                     bench.ceiling(warm)
                     bench.ours(warm, shardsPerTask="1")
                     bench.fan_out(warm_peers)
                     bench.polling(warm_peers)
-                for name, load, ran, cpu in _runs(bench, loads, peers, usual, plan.rounds):
+                for name, load, ran, cpu in _runs(bench, loads, peers, usual, rounds):
                     _note(report, name, load, ran, cpu)
 
 

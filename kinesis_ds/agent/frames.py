@@ -10,11 +10,17 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from kinesis_ds.codecs import crc32
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PRELUDE = struct.Struct(">III")
 _U16 = struct.Struct(">H")
@@ -24,6 +30,8 @@ _OVERHEAD = _PRELUDE.size + 4
 _FIXED_VALUE = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES = 6
 _TEXT = 7
+# An event's have some 100.
+_USUAL_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -51,38 +59,48 @@ class Message:
                 f"An event of {len(self.raw)} bytes arrived damaged (its checksum is wrong)."
             )
 
-    def headers(self) -> dict[str, str]:
+    def headers(self) -> Mapping[str, str]:
         """The text headers; those of other types are passed over.
 
         Raises:
             ProtocolError: The headers do not fit their length.
         """
-        found: dict[str, str] = {}
-        at, end = _PRELUDE.size, _PRELUDE.size + self.headers_length
-        try:
-            while at < end:
-                name_end = at + 1 + self.raw[at]
-                name = self.raw[at + 1 : name_end].decode()
-                kind = self.raw[name_end]
-                at = name_end + 1
-                if kind in _FIXED_VALUE:
-                    at += _FIXED_VALUE[kind]
-                    continue
-                if kind not in (_BYTES, _TEXT):
-                    raise ProtocolError(f"An event's headers hold a value of unknown type {kind}.")
-                (length,) = _U16.unpack_from(self.raw, at)
-                at += 2 + length
-                if kind == _TEXT:
-                    found[name] = self.raw[at - length : at].decode()
-        except (IndexError, struct.error, UnicodeDecodeError) as exc:
-            raise ProtocolError("An event's headers are malformed.") from exc
-        if at != end:
-            raise ProtocolError("An event's headers are longer than they say.")
-        return found
+        start = _PRELUDE.size
+        raw = self.raw[start : start + self.headers_length]
+        # Those of all events of a shard are the same.
+        return _usual_headers(raw) if len(raw) <= _USUAL_BYTES else _headers(raw)
 
     @property
     def payload(self) -> memoryview:
         return memoryview(self.raw)[_PRELUDE.size + self.headers_length : -4]
+
+
+def _headers(raw: bytes) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    at, end = 0, len(raw)
+    try:
+        while at < end:
+            name_end = at + 1 + raw[at]
+            name = raw[at + 1 : name_end].decode()
+            kind = raw[name_end]
+            at = name_end + 1
+            if kind in _FIXED_VALUE:
+                at += _FIXED_VALUE[kind]
+                continue
+            if kind not in (_BYTES, _TEXT):
+                raise ProtocolError(f"An event's headers hold a value of unknown type {kind}.")
+            (length,) = _U16.unpack_from(raw, at)
+            at += 2 + length
+            if kind == _TEXT:
+                found[name] = raw[at - length : at].decode()
+    except (IndexError, struct.error, UnicodeDecodeError) as exc:
+        raise ProtocolError("An event's headers are malformed.") from exc
+    if at != end:
+        raise ProtocolError("An event's headers are longer than they say.")
+    return MappingProxyType(found)
+
+
+_usual_headers = lru_cache(16)(_headers)
 
 
 class MessageParser:
@@ -99,6 +117,8 @@ class MessageParser:
         self._chunks: deque[bytes] = deque()
         self._taken = 0
         self._pending = 0
+        # Of the message under way, once it is known.
+        self._size: int | None = None
 
     def feed(self, chunk: bytes) -> None:
         if chunk:
@@ -116,6 +136,8 @@ class MessageParser:
         Raises:
             ProtocolError: This is no event stream, or a message longer than the limit.
         """
+        if self._size is not None:
+            return self._size
         if self._pending < _PRELUDE.size:
             return None
         prelude = self._prelude()
@@ -134,13 +156,15 @@ class MessageParser:
                 f"An event of {total} bytes is over the connector's limit of {self._max_bytes} "
                 "bytes."
             )
-        return int(total)
+        self._size = total
+        return self._size
 
     def take(self) -> Message | None:
         """The message under way, if all of it is there."""
         size = self.next_size()
         if size is None or self._pending < size:
             return None
+        self._size = None
         raw = self._cut(size)
         (headers_length,) = _U32.unpack_from(raw, 4)
         return Message(raw, headers_length)

@@ -5,7 +5,8 @@ granted to the server as the reader takes them. A reader that stops is sent no m
 while its neighbours on the same connection go on; the connection's own window is never what limits.
 
 The runtime calls from a thread of its own. What it says is put down and the event loop woken; all
-decisions are made there, so there is no lock.
+decisions are made there, so there is no lock. For what can wait a moment, such as heartbeats, the
+loop is woken once for all streams: to wake it for each costs more than what is done then.
 
 `awscrt` cannot reset a stream, so one that its reader leaves before its end is *left open*: it is
 granted nothing more, and what still comes is dropped. Once nobody reads on a connection it is
@@ -44,6 +45,8 @@ _IDLE_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
 # An idle subscription hears a heartbeat every 5 s: what is this quiet is not trusted with more.
 _QUIET_S = 15.0
+# How long what can wait does wait.
+_MOMENT_S = 0.1
 # Requests that the server says it has not looked at go to another connection, so often.
 _PLACES = 3
 # By TCP: a dead peer is found within 30 s, also where no stream is watched.
@@ -139,7 +142,12 @@ class Http2Stream:
 
     def _on_body(self, http_stream: Any, chunk: bytes, **_: Any) -> None:
         del http_stream
-        if not self._left:
+        if self._left:
+            return
+        if not self._told and self._place.gathered.takes(chunk):
+            self._inbox.append(chunk)
+            self._place.gathered.add(self)
+        else:
             self._tell(chunk)
 
     def _on_complete(self, completed: Future[int]) -> None:
@@ -153,6 +161,11 @@ class Http2Stream:
             _post(self._loop, self._look)
 
     # --- the event loop -------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take in what was told, if that has not been done meanwhile."""
+        if self._inbox:
+            self._look()
 
     def _look(self) -> None:
         self._told = False  # before looking: what comes meanwhile wakes the loop again
@@ -247,11 +260,52 @@ class Http2Stream:
             self._place.left(self)
 
 
+class _Gathered:
+    """The streams that have been told what can wait; the loop is woken once for all of them.
+
+    Args:
+        takes: Whether a piece of an answer can wait. Called on the runtime's thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, takes: Callable[[bytes], bool]) -> None:
+        self.takes = takes
+        self._loop = loop
+        self._streams: deque[Http2Stream] = deque()
+        self._told = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: Http2Stream) -> None:
+        """Have a stream looked at in a moment. On the runtime's thread."""
+        self._streams.append(stream)
+        if not self._told:
+            self._told = True
+            _post(self._loop, self._wait)
+
+    def close(self) -> None:
+        """Look at nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(_MOMENT_S, self._look)
+
+    def _look(self) -> None:
+        self._told = False  # before looking, as a stream does
+        while self._streams:
+            self._streams.popleft().look()
+
+
 class _Place:
     """A connection, and the streams on it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, changed: Callable[[_Place], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        gathered: _Gathered,
+        changed: Callable[[_Place], None],
+    ) -> None:
         self.loop = loop
+        self.gathered = gathered
         self.runtime: Any = None
         self.shut: asyncio.Future[None] = loop.create_future()
         self.settled: asyncio.Future[None] = loop.create_future()
@@ -355,12 +409,19 @@ class Http2Pool:
     Args:
         endpoint: Its URL, https.
         trust: Which certificates to trust; asked once.
+        can_wait: Whether a piece of an answer can wait for a tenth of a second, or until the next
+            one of the same answer. Called on the runtime's thread.
 
     Attributes:
         endpoint: As given.
     """
 
-    def __init__(self, endpoint: str, trust: Callable[[], Trust]) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        trust: Callable[[], Trust],
+        can_wait: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
         self.endpoint = endpoint
         parts = urllib.parse.urlsplit(endpoint)
         self._host = parts.hostname or ""
@@ -371,6 +432,7 @@ class Http2Pool:
         self._authority = name if self._port == 443 else f"{name}:{self._port}"
         self._trust = trust
         self._loop = asyncio.get_running_loop()
+        self._gathered = _Gathered(self._loop, can_wait)
         self._places: list[_Place] = []
         self._connecting: asyncio.Task[None] | None = None
         self._runtime: _Runtime | None = None
@@ -424,6 +486,7 @@ class Http2Pool:
         if places:
             await asyncio.wait({place.shut for place in places}, timeout=_CLOSE_TIMEOUT_S)
         self._places.clear()
+        self._gathered.close()
         self._runtime = None
 
     async def _with_room(self) -> _Place:
@@ -449,7 +512,7 @@ class Http2Pool:
     async def _connect(self) -> None:
         if self._runtime is None:
             self._runtime = _Runtime(self._trust())
-        place = _Place(self._loop, self._changed)
+        place = _Place(self._loop, self._gathered, self._changed)
         coming = self._runtime.connect(self._host, self._port, place)
         made: asyncio.Future[Any] = self._loop.create_future()
         coming.add_done_callback(lambda done: _hand_over(self._loop, done, made))
