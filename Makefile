@@ -84,7 +84,7 @@ chaos: setup ## Run chaos seeds against our double: make chaos SEEDS=1-20.
 demo: setup ## Write, kill, restart, reshard, read, and count: the verdict goes to demo-report.json.
 	$(PY) -m examples.demo $(DEMO_ARGS)
 
-bench: setup ## Run all benchmarks, for 20 to 30 minutes; tables and charts go to benchmarks/results.
+bench: setup ## Run all benchmarks, in some 18 minutes; tables and charts go to benchmarks/results.
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
 check: setup ## Lint, format check and types.

@@ -183,7 +183,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[Run]:
 def main(argv: Sequence[str] | None = None) -> None:
     report = Report("back_pressure", arguments(__doc__, argv))
     quick = report.args.quick
-    warm_s, full_s, phase_s, megabytes = (0, 1, 3, 24) if quick else (4, 8, 12, 480)
+    warm_s, full_s, phase_s, megabytes = (0, 1, 3, 24) if quick else (4, 8, 10, 480)
     shares = SHARES[1:3] if quick else SHARES
     phases: list[Phase] = []
     replay = f"--replay=orders:{SHARDS}:{megabytes}:{RECORD_BYTES}"

@@ -132,15 +132,15 @@ def _cases(*, quick: bool) -> list[list[Case]]:
         return [[*pair, Case(OURS, "http2", 10, 0, traced=True)]]
     groups = []
     for transport in TRANSPORTS:
-        one = Case(OURS, transport, 1, 10, batches=5)
+        one = Case(OURS, transport, 1, 8, batches=5)
         traced = (1, 1000) if transport == "http2" else ()
         few = [replace(one, shards=n) for n in (10, 100, 300)] if transport in SMALL_TOO else []
-        peers = [] if few else [Case(BOTO3, "http1", n, 10) for n in (1, 300)]
+        peers = [] if few else [Case(BOTO3, "http1", n, 8) for n in (1, 300)]
         groups += [
-            [one, *few, Case(ALONE, transport, 1, 10), *peers],
+            [one, *few, Case(ALONE, transport, 1, 8), *peers],
             [
-                Case(OURS, transport, 1000, 12, batches=5),
-                Case(ALONE, transport, 1000, 12),
+                Case(OURS, transport, 1000, 10, batches=5),
+                Case(ALONE, transport, 1000, 10),
                 *(Case(OURS, transport, n, 0, traced=True) for n in traced),
             ],
         ]

@@ -63,7 +63,7 @@ ONE, FOUR = "one", "four"
 # Of async-kinesis in one event loop; more are slower.
 PRODUCERS = 4
 # Of rows of this size each writer gets so many in a round: well below a second's worth.
-SIZES = {100: (100_000, 20_000), 1024: (50_000, 15_000), 10_240: (6_000, 4_000)}
+SIZES = {100: (80_000, 16_000), 1024: (40_000, 12_000), 10_240: (5_000, 3_000)}
 ROUNDS = 3
 FORMATS = {
     "rows/s": ".0f",

@@ -81,7 +81,7 @@ class Plan:
     transports: tuple[str, ...] = TRANSPORTS
 
 
-FULL = Plan(puts=40, rest_s=5.0, load_s=8.0, empty=20, starts=1)
+FULL = Plan(puts=30, rest_s=5.0, load_s=6.0, empty=20, starts=1)
 QUICK = Plan(puts=3, rest_s=0.5, load_s=1.0, empty=5, starts=0, transports=("http2",))
 
 

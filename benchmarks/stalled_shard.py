@@ -80,7 +80,7 @@ class Turn:
 def main(argv: Sequence[str] | None = None) -> None:
     report = Report("stalled_shard", arguments(__doc__, argv))
     quick = report.args.quick
-    turn_s, turns, megabytes = (0.4, 3, 40) if quick else (1.2, 9, 256)
+    turn_s, turns, megabytes = (0.4, 3, 40) if quick else (1.2, 7, 256)
     series: dict[str, list[Turn]] = {}
     for transport in TRANSPORTS[-1:] if quick else TRANSPORTS:
         for way in WAYS:
