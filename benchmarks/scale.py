@@ -135,6 +135,7 @@ def _cases(*, quick: bool) -> list[list[Case]]:
         one = Case(OURS, transport, 1, 8, batches=5)
         traced = (1, 1000) if transport == "http2" else ()
         few = [replace(one, shards=n) for n in (10, 100, 300)] if transport in SMALL_TOO else []
+        # With those that leave room for them.
         peers = [] if few else [Case(BOTO3, "http1", n, 8) for n in (1, 300)]
         groups += [
             [one, *few, Case(ALONE, transport, 1, 8), *peers],

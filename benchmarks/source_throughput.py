@@ -62,7 +62,7 @@ class Plan:
         shards: For the source; the others have ``USUAL_SHARDS``, or the only ones there are.
         rounds: How often what bars rest on is repeated, by size; the ceiling in turn with the
             source.
-        warm: Whether everything is run once before, at the first size.
+        warm: Whether everything is run once before, at the smallest size.
     """
 
     ours: dict[int, int]
@@ -193,14 +193,15 @@ def measure(report: Report, plan: Plan) -> None:
             peers = Load.of("peers", usual, size, plan.peers[size])
             warm = Load.of("warm", 2, size, plan.ours[size] / 8)
             warm_peers = Load.of("warm-peers", 2, size, plan.peers[size] / 8)
+            warms_up = plan.warm and size == min(plan.ours)
             stage = Load.of("stage", 1, size, plan.stage[size])
-            streams = [*loads, peers, warm, warm_peers, stage]
+            streams = [*loads, peers, stage, *([warm, warm_peers] if warms_up else [])]
             replays = [part for load in streams for part in ("--replay", load.argument)]
             tls = ["--tls"] if installed() else []
             with served("--no-limits", *tls, *replays) as server:
                 bench = Bench(session, server)
                 report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, rounds)
-                if plan.warm and size == min(plan.ours):
+                if warms_up:
                     # The JVM compiles what it runs often, and workers import what they run first:
                     # both workers have to have had a task.
                     bench.ceiling(warm)

@@ -66,11 +66,9 @@ class AgentHost:
 
     def tell(self, *, news: bool) -> None:
         """A buffer has moved; from any thread."""
-        # To look costs a tenth of setting it. Whoever has cleared it since sees what has moved.
-        if news and not self.news.is_set():
+        if news:
             self.news.set()
-        if not self.moved.is_set():
-            self.moved.set()
+        self.moved.set()
 
     def close(self) -> None:
         """Drop queued work and wait for the pieces under way; close the agents first."""

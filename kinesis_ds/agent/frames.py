@@ -30,7 +30,7 @@ _OVERHEAD = _PRELUDE.size + 4
 _FIXED_VALUE = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES = 6
 _TEXT = 7
-# An event's have some 100.
+# An event's have some 100. Longer ones are not kept: a server may send what it likes.
 _USUAL_BYTES = 256
 
 
@@ -117,8 +117,6 @@ class MessageParser:
         self._chunks: deque[bytes] = deque()
         self._taken = 0
         self._pending = 0
-        # Of the message under way, once it is known.
-        self._size: int | None = None
 
     def feed(self, chunk: bytes) -> None:
         if chunk:
@@ -136,8 +134,6 @@ class MessageParser:
         Raises:
             ProtocolError: This is no event stream, or a message longer than the limit.
         """
-        if self._size is not None:
-            return self._size
         if self._pending < _PRELUDE.size:
             return None
         prelude = self._prelude()
@@ -156,15 +152,13 @@ class MessageParser:
                 f"An event of {total} bytes is over the connector's limit of {self._max_bytes} "
                 "bytes."
             )
-        self._size = total
-        return self._size
+        return int(total)
 
     def take(self) -> Message | None:
         """The message under way, if all of it is there."""
         size = self.next_size()
         if size is None or self._pending < size:
             return None
-        self._size = None
         raw = self._cut(size)
         (headers_length,) = _U32.unpack_from(raw, 4)
         return Message(raw, headers_length)

@@ -163,11 +163,9 @@ class BufferPool:
             raise InternalError(
                 f"Shard {shard} gave back more room than it had. Please report this."
             )
-        held = used + nbytes
-        if held > self._share or used > self._share:
-            self._borrowed += self._over(held) - self._over(used)
-        self._used[shard] = held
-        if held:
+        self._borrowed += self._over(used + nbytes) - self._over(used)
+        self._used[shard] = used + nbytes
+        if used + nbytes:
             self._holding.add(shard)
         else:
             self._holding.discard(shard)

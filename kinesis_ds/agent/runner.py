@@ -217,7 +217,8 @@ class SubscriptionRunner(ShardRunner):
     async def _room_for(self, generation: int, size: int) -> int:
         """Reserve room in the pool; while there is none, only this shard stops reading."""
         shard = self.context.shard_id
-        granted: asyncio.Future[None]
+        loop = asyncio.get_running_loop()
+        granted: asyncio.Future[None] = loop.create_future()
 
         def grant() -> None:
             if granted.done():
@@ -227,7 +228,6 @@ class SubscriptionRunner(ShardRunner):
 
         if self._pool.request(shard, size, lambda: self._network.post(grant)):
             return size
-        granted = asyncio.get_running_loop().create_future()
         since = self._clock.monotonic()
         try:
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.

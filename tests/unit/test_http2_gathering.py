@@ -11,9 +11,9 @@ import pytest
 
 from kinesis_ds.aws import http2
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.options import AwsOptions
 from kinesis_ds.position import TRIM_HORIZON
 from kinesis_ds.testing import KinesisServer, Settings
+from tests.support.transports import aws_options
 
 BEAT, RECORD = b"beat", b"record"
 
@@ -132,11 +132,10 @@ def test_heartbeats_of_a_subscription_wait_and_its_records_do_not(
             StreamARN=arn["StreamDescriptionSummary"]["StreamARN"],
             ConsumerName="reader",
         )["Consumer"]["ConsumerARN"]
-        aws = AwsOptions("us-east-1", kinesis.tls_endpoint, "access", "secret", transport="http2")
 
         async def story() -> None:
             async with (
-                Connection(aws, client_attempts=1) as connection,
+                Connection(aws_options(kinesis), client_attempts=1) as connection,
                 connection.subscribe(
                     consumer, "shardId-000000000000", TRIM_HORIZON, "the shard"
                 ) as stream,
