@@ -34,9 +34,9 @@ _GROUPS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("integration/chaos/",), "alone"),
     # A server is started once, by the worker that takes its tests.
     (("integration/contract/",), "target"),
-    (("tests/unit/test_benchmarks.py",), "alone"),
+    (("tests/unit/project/test_benchmarks.py",), "alone"),
     (("tests/source/test_replay_is_deterministic.py",), "alone"),
-    (("tests/fault/test_sink_",), "alone"),
+    (("tests/fault/writer/",), "alone"),
     (("tests/fault/", "tests/source/"), "alone"),
     (("tests/property/",), "file"),
     (("",), "file"),

@@ -24,13 +24,13 @@ import psutil
 
 from benchmarks.report import Report, arguments, table
 from benchmarks.serving import Served, served
-from kinesis_ds.options import parse_read_options
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.reader.coordinator import Coordinator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from kinesis_ds.offsets import Offset
+    from kinesis_ds.plan.offsets import Offset
 
 SHARDS = 4
 PROCESSES = (1, 2)

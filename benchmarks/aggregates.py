@@ -21,9 +21,10 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from benchmarks.report import Report, arguments, table
-from kinesis_ds.agent.decode import Decoding, decode_records
 from kinesis_ds.limits import KIB, MAX_HASH_KEY, MIB
-from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.position import TRIM_HORIZON
+from kinesis_ds.wire.decode import decode_records
 from kinesis_ds.writer.aggregating import Aggregator
 from kinesis_ds.writer.records import Block, Record, plain
 

@@ -27,9 +27,9 @@ from botocore.parsers import EventStreamJSONParser
 from pybase64 import b64decode
 
 from benchmarks.report import Bar, Report, arguments, table
-from kinesis_ds.agent.decode import decode_event
-from kinesis_ds.agent.frames import MessageParser
-from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.plan.position import TRIM_HORIZON
+from kinesis_ds.wire.decode import decode_event
+from kinesis_ds.wire.event_stream import MessageParser
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

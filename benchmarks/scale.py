@@ -47,8 +47,9 @@ from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.limits import SUBSCRIPTION_LIFETIME_S
-from kinesis_ds.options import AwsOptions, parse_read_options
-from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.options.aws import AwsOptions
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.plan.position import TRIM_HORIZON
 from kinesis_ds.reader.stream import KinesisStreamReader
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from benchmarks.queries import spark
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import served
 from kinesis_ds import KinesisDataSource
-from kinesis_ds.options import parse_write_options
+from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.writer import service
 from kinesis_ds.writer.rows import arrow_columns
 from kinesis_ds.writer.task import TaskId, write_task

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from kinesis_ds.options import parse_write_options
+from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, Settings
 from kinesis_ds.writer import service
 from kinesis_ds.writer.rows import arrow_columns

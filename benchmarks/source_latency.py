@@ -40,19 +40,19 @@ from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
 from benchmarks.source_peers import Ceiling, client_at
 from benchmarks.source_throughput import registered
-from kinesis_ds.agent.decode import decode_event
-from kinesis_ds.agent.frames import MessageParser
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.offsets import SourceOffset, decode_offset
-from kinesis_ds.options import parse_read_options
-from kinesis_ds.position import TRIM_HORIZON, After
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.plan.offsets import SourceOffset, decode_offset
+from kinesis_ds.plan.position import TRIM_HORIZON, After
+from kinesis_ds.wire.decode import decode_event
+from kinesis_ds.wire.event_stream import MessageParser
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.options.aws import AwsOptions
 
 TRANSPORTS = ("http1", "http2")
 SHARDS = 4

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import boto3
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from kinesis_ds.agent.decode import decode_event
-from kinesis_ds.agent.frames import MessageParser
-from kinesis_ds.position import TRIM_HORIZON
-from kinesis_ds.schema import SOURCE_DDL, to_source_batch
+from kinesis_ds.plan.position import TRIM_HORIZON
 from kinesis_ds.testing import Replay
+from kinesis_ds.wire.decode import decode_event
+from kinesis_ds.wire.event_stream import MessageParser
+from kinesis_ds.wire.schema import SOURCE_DDL, to_source_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.buffer import ShardBuffer
-from kinesis_ds.agent.client import stream_range
-from kinesis_ds.agent.decode import Records, decode_event
-from kinesis_ds.agent.frames import Message, MessageParser
 from kinesis_ds.agent.pool import BufferPool
-from kinesis_ds.agent.server import RangeServer
+from kinesis_ds.agent.range_client import stream_range
+from kinesis_ds.agent.range_server import RangeServer
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.position import TRIM_HORIZON
-from kinesis_ds.schema import to_source_batch
+from kinesis_ds.plan.position import TRIM_HORIZON
 from kinesis_ds.testing.frames import initial_message
+from kinesis_ds.wire.decode import Records, decode_event
+from kinesis_ds.wire.event_stream import Message, MessageParser
+from kinesis_ds.wire.schema import to_source_batch
 
 if TYPE_CHECKING:
-    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.options.aws import AwsOptions
     from kinesis_ds.testing import Replay
 
 STAGES = ("network", "frame", "decode", "Flight")

@@ -36,7 +36,7 @@ from benchmarks.serving import Served, served
 from benchmarks.source_peers import Ceiling, PlainFanOut, PlainPolling, client_at
 from benchmarks.source_stages import OVER_HTTP2, STAGES, Subscribed, over_http2, stages
 from kinesis_ds.aws.transport import installed
-from kinesis_ds.options import parse_read_options
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.testing import Replay
 
 if TYPE_CHECKING:

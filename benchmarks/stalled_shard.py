@@ -32,18 +32,18 @@ import botocore.session
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
 from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
-from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.limits import MIB
-from kinesis_ds.options import AwsOptions
-from kinesis_ds.position import TRIM_HORIZON, Position
-from kinesis_ds.shards import Shard
+from kinesis_ds.options.aws import AwsOptions
+from kinesis_ds.plan.position import TRIM_HORIZON, Position
+from kinesis_ds.plan.shards import Shard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from kinesis_ds.errors import KinesisConnectorError
-    from kinesis_ds.option_table import Transport
+    from kinesis_ds.options.table import Transport
 
 SHARDS = 16
 RECORD_BYTES = 1000

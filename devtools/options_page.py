@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kinesis_ds.option_table import IGNORED, OPTIONS, REFUSED, Elsewhere, Option
+from kinesis_ds.options.table import IGNORED, OPTIONS, REFUSED, Elsewhere, Option
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 
 _HEAD = """\
-<!-- Written by `make docs` from kinesis_ds/option_table.py. Change it there. -->
+<!-- Written by `make docs` from kinesis_ds/options/table.py. Change it there. -->
 
 # Options
 

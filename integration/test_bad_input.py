@@ -220,7 +220,7 @@ def test_no_credentials_say_where_to_put_them(
     """A machine without any AWS credentials; in a process without them in its environment."""
     stream = make_stream()
     code = (
-        "from kinesis_ds.options import parse_read_options\n"
+        "from kinesis_ds.options.parse import parse_read_options\n"
         "from kinesis_ds.reader.coordinator import Coordinator\n"
         "import sys\n"
         "Coordinator(parse_read_options({'streamName': sys.argv[1], 'endpoint': sys.argv[2], "

@@ -15,14 +15,14 @@ import pytest
 from devtools.server import REGION
 from devtools.waiting import wait_until
 from integration.conftest import MakeStream
-from kinesis_ds.agent import client as agent_client
-from kinesis_ds.agent.server import AgentAddress
+from kinesis_ds.agent import range_client as agent_client
 from kinesis_ds.errors import AgentError, DataLossError
-from kinesis_ds.offsets import InitialOffset, SourceOffset
-from kinesis_ds.options import parse_read_options
-from kinesis_ds.position import After
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.plan.offsets import InitialOffset, SourceOffset
+from kinesis_ds.plan.position import After
+from kinesis_ds.plan.tasks import PlannedRange
+from kinesis_ds.plan.ticket import AgentAddress
 from kinesis_ds.reader.coordinator import Coordinator
-from kinesis_ds.reader.partition import PlannedRange
 from kinesis_ds.reader.task import read_planned
 
 RECORDS = 300

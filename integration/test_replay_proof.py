@@ -20,7 +20,7 @@ import pytest
 from devtools.server import REGION
 from integration.conftest import MakeStream
 from integration.streams import wait_until_active
-from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.testing.log import StoredRecord
 from tests.support.replay import Killed, Proof, Run

@@ -23,7 +23,7 @@ COLUMNS = ["id AS data", "key AS partitionKey"]
 ROWS = 3000
 FILES = 4
 # Far above the 1 to 14 s that it takes on an idle machine, far below a hang: two cores may be
-# shared by many. The exact bounds are tested in tests/unit/test_writer_stream.py.
+# shared by many. The exact bounds are tested in tests/unit/writer/test_stream.py.
 SOON_S = 90.0
 
 

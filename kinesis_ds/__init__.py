@@ -30,7 +30,7 @@ from kinesis_ds.errors import (
 
 if TYPE_CHECKING:
     from kinesis_ds.datasource import KinesisDataSource
-    from kinesis_ds.listener import ShardTableListener
+    from kinesis_ds.observe.listener import ShardTableListener
     from kinesis_ds.repeats import drop_repeats
 
 __all__ = [
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> Any:
 
         return KinesisDataSource
     if name == "ShardTableListener":
-        from kinesis_ds.listener import ShardTableListener  # noqa: PLC0415  # imports PySpark
+        from kinesis_ds.observe.listener import ShardTableListener  # noqa: PLC0415  # imports PySpark
 
         return ShardTableListener
     if name == "drop_repeats":

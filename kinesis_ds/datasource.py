@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 
-from kinesis_ds.options import parse_read_options
-from kinesis_ds.schema import check_source_schema, source_ddl
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.wire.schema import check_source_schema, source_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceWriter

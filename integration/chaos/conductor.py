@@ -41,7 +41,7 @@ from integration.chaos.schedule import (
 )
 from integration.chaos.verdict import Evidence, Stored, judge
 from kinesis_ds.limits import MIB
-from kinesis_ds.options import parse_read_options
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.testing import KinesisServer, ScaledClock, ServiceError, Settings
 
 EngineName = Literal["bare", "spark"]

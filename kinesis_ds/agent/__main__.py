@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 
-from kinesis_ds.agent.process import run
+from kinesis_ds.agent.remote.host import run
 
 
 def connection() -> socket.socket:

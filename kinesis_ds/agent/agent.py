@@ -14,30 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.context import ShardContext
-from kinesis_ds.agent.lanes import LaneExecutor
-from kinesis_ds.agent.poller import Poller
-from kinesis_ds.agent.polling import Polling
+from kinesis_ds.agent.efo.machine import Contention, ShardClosed, Stop, Subscription
+from kinesis_ds.agent.efo.runner import SubscriptionRunner
+from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.polling.machine import Polling
+from kinesis_ds.agent.polling.runner import Poller
 from kinesis_ds.agent.pool import BufferPool, StreamPool
-from kinesis_ds.agent.runner import SubscriptionRunner
-from kinesis_ds.agent.server import AgentAddress, RangeServer
+from kinesis_ds.agent.range_server import RangeServer
 from kinesis_ds.agent.settings import AgentOptions
-from kinesis_ds.agent.subscription import Contention, ShardClosed, Stop, Subscription
 from kinesis_ds.aws.streams import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
-from kinesis_ds.position import After, ShardEnd
+from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_ds.agent.buffer import Held, Moved
     from kinesis_ds.agent.interface import Diagnose, Limit
-    from kinesis_ds.agent.network import NetworkLoop
-    from kinesis_ds.agent.shard_runner import ShardRunner
+    from kinesis_ds.agent.runner import ShardRunner
+    from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-    from kinesis_ds.planning import ShardRange
-    from kinesis_ds.position import Position
-    from kinesis_ds.shards import Shard
+    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.ranges import ShardRange
+    from kinesis_ds.plan.shards import Shard
+    from kinesis_ds.plan.ticket import AgentAddress
 
 __all__ = ["AgentHost", "AgentOptions", "EmbeddedAgents", "ShardAgent"]
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_ds.agent.decode import Records, sequence_numbers
 from kinesis_ds.errors import AgentError
-from kinesis_ds.position import SHARD_END, After, At, AtTimestamp, Position, ShardEnd, precedes
+from kinesis_ds.plan.position import SHARD_END, After, At, AtTimestamp, Position, ShardEnd, precedes
+from kinesis_ds.wire.decode import Records, sequence_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.decode import LEFT_OUT, Decoding
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
+from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.wire.decode import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kinesis_ds.agent.buffer import Held
-    from kinesis_ds.agent.server import AgentAddress
     from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
-    from kinesis_ds.planning import ShardRange
-    from kinesis_ds.position import Position
-    from kinesis_ds.shards import Shard
+    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.ranges import ShardRange
+    from kinesis_ds.plan.shards import Shard
+    from kinesis_ds.plan.ticket import AgentAddress
 
     # Coroutine function: a shard's id to the error that explains its refusals, or None.
     Diagnose = Callable[[str], Awaitable[KinesisConnectorError | None]]

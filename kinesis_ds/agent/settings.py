@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.decode import Decoding
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
+from kinesis_ds.plan.decoding import Decoding
 
 if TYPE_CHECKING:
-    from kinesis_ds.options import PollingOptions
-    from kinesis_ds.shards import Shard
+    from kinesis_ds.options.parse import PollingOptions
+    from kinesis_ds.plan.shards import Shard
 
 
 @dataclass(frozen=True)

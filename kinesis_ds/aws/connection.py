@@ -31,19 +31,19 @@ from botocore.exceptions import NoCredentialsError
 
 from kinesis_ds.aws import transport
 from kinesis_ds.aws.credentials import AssumedRole, models, use_own_credentials
-from kinesis_ds.aws.faults import foreign_error, service_error, translate
+from kinesis_ds.aws.errors import foreign_error, service_error, translate
 from kinesis_ds.aws.http2 import Http2Pool, NoHttp2Error, Trust, trusted_by_default
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.codecs import JSONDecodeError, dumps, loads
 from kinesis_ds.errors import ProtocolError, TransientError
 from kinesis_ds.limits import MAX_FRAME_BYTES
-from kinesis_ds.position import After, At, AtTimestamp, Position, TrimHorizon
+from kinesis_ds.plan.position import After, At, AtTimestamp, Position, TrimHorizon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from kinesis_ds.clock import Clock
-    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.options.aws import AwsOptions
 
 _TARGET_PREFIX = "Kinesis_20131202"
 _CONNECT_TIMEOUT_S = 10.0

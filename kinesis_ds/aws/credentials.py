@@ -31,14 +31,14 @@ from aiobotocore.credentials import (
 )
 from botocore.loaders import Loader, create_loader
 
-from kinesis_ds.aws.faults import hidden, translate
+from kinesis_ds.aws.errors import hidden, translate
 from kinesis_ds.errors import AccessError, InvalidRequestError, KinesisConnectorError, ProtocolError
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
     from kinesis_ds.clock import Clock
-    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.options.aws import AwsOptions
 
 logger = logging.getLogger(__name__)
 

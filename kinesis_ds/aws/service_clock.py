@@ -15,7 +15,7 @@ from kinesis_ds.errors import KinesisConnectorError, TransientError
 if TYPE_CHECKING:
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.clock import Clock
-    from kinesis_ds.options import StreamId
+    from kinesis_ds.plan.stream import StreamId
 
 # A record can be read "typically less than 1 second" after it was put, and the clocks of the
 # service's machines differ a little: until then a moment is not taken to be over.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.aws.faults import translate
+from kinesis_ds.aws.errors import translate
 from kinesis_ds.errors import (
     ConsumerError,
     InvalidRequestError,
@@ -28,8 +28,8 @@ from kinesis_ds.limits import (
     RECORD_MAX_BYTES_DEFAULT,
     RETENTION_HOURS_DEFAULT,
 )
-from kinesis_ds.options import StreamId
-from kinesis_ds.shards import Shard
+from kinesis_ds.plan.shards import Shard
+from kinesis_ds.plan.stream import StreamId, StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -45,27 +45,6 @@ _CONSUMER_POLL_S = 0.5
 _CONSUMER_POLL_CAP_S = 4.0
 # A token that is too old for the next page comes from a slow answer. So many in a row do not.
 _LISTINGS_BEGUN_AGAIN = 5
-
-
-@dataclass(frozen=True)
-class StreamInfo:
-    """A stream as DescribeStreamSummary tells it.
-
-    Attributes:
-        server_time: The service's clock at the answer, seconds since the epoch, or None.
-        max_record_bytes: Largest record the stream takes, partition key included.
-        retention_hours: How long it keeps records.
-        distributes: Whether it places records itself, whatever their keys.
-    """
-
-    name: str
-    arn: str
-    created_ms: int
-    status: str
-    server_time: float | None
-    max_record_bytes: int = RECORD_MAX_BYTES_DEFAULT
-    retention_hours: int = RETENTION_HOURS_DEFAULT
-    distributes: bool = False
 
 
 async def describe_stream(connection: Connection, stream: StreamId) -> StreamInfo:

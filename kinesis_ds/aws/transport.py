@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kinesis_ds.errors import OptionError
 
 if TYPE_CHECKING:
-    from kinesis_ds.option_table import Transport
+    from kinesis_ds.options.table import Transport
 
 logger = logging.getLogger(__name__)
 

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_ds.agent.decode import Decoding
-from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.aws.service_clock import LONGEST_WAIT_S, passed_second, wait_until_passed
-from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
-from kinesis_ds.batch_planning import batch_ranges
+from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import OptionError
-from kinesis_ds.option_values import Latest, ShardPositions
-from kinesis_ds.options import StreamId, log_without_effect
-from kinesis_ds.packing import lineage_groups, pack
-from kinesis_ds.position import After, AtTimestamp
+from kinesis_ds.options.parse import log_without_effect
+from kinesis_ds.plan.batch import batch_ranges
+from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.position import After, AtTimestamp
+from kinesis_ds.plan.start import Latest, ShardPositions
+from kinesis_ds.plan.stream import StreamId, StreamInfo
+from kinesis_ds.plan.tasks import PlannedRange, lineage_groups, pack
 from kinesis_ds.reader.expiry import lost_before_start
-from kinesis_ds.reader.partition import PlannedRange, RangePartition
+from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.plainly import plainly
 from kinesis_ds.reader.task import read_all
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinesis_ds.aws.connection import Connection
-    from kinesis_ds.option_values import EndingPosition, InitialPosition
-    from kinesis_ds.options import AwsOptions, ReadOptions
-    from kinesis_ds.shards import ShardMap
+    from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.options.parse import ReadOptions
+    from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.plan.start import EndingPosition, InitialPosition
 
 logger = logging.getLogger(__name__)
 

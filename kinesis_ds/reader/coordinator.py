@@ -8,30 +8,32 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import EmbeddedAgents
-from kinesis_ds.agent.network import NetworkLoop
-from kinesis_ds.agent.processes import AgentProcesses
+from kinesis_ds.agent.remote.supervisor import AgentProcesses
+from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.aws.service_clock import passed_second
-from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
+from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.aws.transport import require
 from kinesis_ds.clock import Clock, SystemClock
-from kinesis_ds.diagnostics import reported
 from kinesis_ds.errors import OffsetError, StreamRecreatedError
-from kinesis_ds.metrics import StatisticsFile
-from kinesis_ds.offsets import InitialOffset, Offset, SourceOffset, StreamOffset, encode_offset
-from kinesis_ds.option_values import ShardPositions
-from kinesis_ds.options import StreamId
-from kinesis_ds.planning import everything_until, pin_now_ms, ranges
-from kinesis_ds.reader.admission import Limits, admit
-from kinesis_ds.reader.reading import CONTROL_TIMEOUT_S, StreamReading, Until
+from kinesis_ds.observe.counters_file import StatisticsFile
+from kinesis_ds.observe.table import reported
+from kinesis_ds.plan.batch import everything_until
+from kinesis_ds.plan.limits import Limits, admit
+from kinesis_ds.plan.offsets import InitialOffset, Offset, SourceOffset, StreamOffset, encode_offset
+from kinesis_ds.plan.ranges import ranges
+from kinesis_ds.plan.start import ShardPositions, pin_now_ms
+from kinesis_ds.plan.stream import StreamId, StreamInfo
+from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S, StreamReading, Until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_ds.agent.interface import Agents
-    from kinesis_ds.options import AwsOptions, ReadOptions, StreamChoice
-    from kinesis_ds.planning import Start
-    from kinesis_ds.reader.partition import PlannedRange
-    from kinesis_ds.shards import ShardMap
+    from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.options.parse import ReadOptions, StreamChoice
+    from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.plan.start import Start
+    from kinesis_ds.plan.tasks import PlannedRange
 
 logger = logging.getLogger(__name__)
 

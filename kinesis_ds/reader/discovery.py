@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards, serving_consumer
+from kinesis_ds.aws.streams import describe_stream, list_shards, serving_consumer
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import (
     ConsumerError,
@@ -19,10 +19,10 @@ from kinesis_ds.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
-from kinesis_ds.options import StreamId
-from kinesis_ds.position import TRIM_HORIZON, Position, ShardEnd
+from kinesis_ds.plan.position import TRIM_HORIZON, Position, ShardEnd
+from kinesis_ds.plan.shards import Shard, ShardMap, closing_parents, held_back, vanished, with_news
+from kinesis_ds.plan.stream import StreamId, StreamInfo
 from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
-from kinesis_ds.shards import Shard, ShardMap, closing_parents, held_back, vanished, with_news
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

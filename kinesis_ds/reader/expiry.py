@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_ds.aws.records import read_range
+from kinesis_ds.aws.get_records import read_range
 from kinesis_ds.errors import DataLossError
-from kinesis_ds.position import TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.plan.position import TRIM_HORIZON, After, AtTimestamp, Position
 
 if TYPE_CHECKING:
     from kinesis_ds.aws.connection import Connection
-    from kinesis_ds.aws.streams import StreamInfo
     from kinesis_ds.clock import Clock
+    from kinesis_ds.plan.stream import StreamInfo
 
 _HOUR_MS = 3_600_000
 # AWS refuses requests signed with a clock that is further off, and reading begins soon after.

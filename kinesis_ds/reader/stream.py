@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds._compat import StreamReaderBase, takes_everything, usual_limit
 from kinesis_ds.errors import InternalError
-from kinesis_ds.offsets import InitialOffset, Offset, decode_offset, encode_offset
-from kinesis_ds.options import log_without_effect
-from kinesis_ds.packing import pack
+from kinesis_ds.options.parse import log_without_effect
+from kinesis_ds.plan.offsets import InitialOffset, Offset, decode_offset, encode_offset
+from kinesis_ds.plan.tasks import pack
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.plainly import plainly
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from kinesis_ds.options import ReadOptions
+    from kinesis_ds.options.parse import ReadOptions
 
 
 class KinesisStreamReader(StreamReaderBase):

@@ -7,21 +7,21 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.client import stream_range
+from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.records import read_range
+from kinesis_ds.aws.get_records import read_range
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, DataLossError, InternalError
-from kinesis_ds.position import After, Position, may_hold_records
-from kinesis_ds.schema import to_source_batch
+from kinesis_ds.plan.position import After, Position, may_hold_records
+from kinesis_ds.wire.schema import to_source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
-    from kinesis_ds.options import AwsOptions
-    from kinesis_ds.reader.partition import PlannedRange
+    from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.tasks import PlannedRange
 
 logger = logging.getLogger(__name__)
 

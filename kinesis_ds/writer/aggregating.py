@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 from operator import add
 
-from kinesis_ds.kpl import (
+from kinesis_ds.wire.kpl import (
     DIGEST_BYTES,
     FRAME_BYTES,
     HASH_KEY_FIELD,

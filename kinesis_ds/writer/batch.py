@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds._compat import BATCH_WRITER_GETS_ARROW, BatchWriterBase
 from kinesis_ds.errors import OptionError
-from kinesis_ds.options import log_without_effect
+from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.writer.rows import arrow_columns, row_columns
 from kinesis_ds.writer.task import SinkCommit, TaskId, check, merge_commits, write_task
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from kinesis_ds.options import WriteOptions
+    from kinesis_ds.options.parse import WriteOptions
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinesis_ds.errors import shown
-from kinesis_ds.position import is_number
+from kinesis_ds.plan.position import is_number
 from kinesis_ds.writer.results import ShardWrites
 
 VERSION = 1

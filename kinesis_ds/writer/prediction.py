@@ -6,10 +6,10 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kinesis_ds import kpl
+from kinesis_ds.wire import kpl
 
 if TYPE_CHECKING:
-    from kinesis_ds.shards import ShardMap
+    from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.writer.records import Block, Record
 
 # Keys come again and again: looking one up costs a tenth of hashing it.

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_ds.errors import ProtocolError, shown
-from kinesis_ds.position import MAX_DIGITS, is_number
+from kinesis_ds.plan.position import MAX_DIGITS, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

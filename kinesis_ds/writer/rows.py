@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from kinesis_ds.errors import InternalError, WriteError, shown
 from kinesis_ds.limits import MAX_HASH_KEY, MIB, PARTITION_KEY_MAX_CHARS
-from kinesis_ds.options import stream_named
+from kinesis_ds.options.parse import stream_named
 from kinesis_ds.writer.records import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kinesis_ds.options import StreamId
+    from kinesis_ds.plan.stream import StreamId
 
 # Rows turned into Python objects at a time. Spark's Arrow batches may hold thousands of rows of up
 # to 10 MiB, and all of them at once would be memory that no bound of ours counts.

@@ -21,7 +21,6 @@ from kinesis_ds.errors import (
     WriteError,
 )
 from kinesis_ds.writer.aggregating import Aggregator
-from kinesis_ds.writer.lanes import Lanes, RetriesExhausted, Settled
 from kinesis_ds.writer.records import PackingLimits
 from kinesis_ds.writer.results import (
     Rejected,
@@ -32,9 +31,11 @@ from kinesis_ds.writer.results import (
     take_back,
     tally,
 )
+from kinesis_ds.writer.scheduler import Lanes, RetriesExhausted, Settled
 
 if TYPE_CHECKING:
-    from kinesis_ds.options import StreamId, WriteOptions
+    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.plan.stream import StreamId
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.inflight import InFlightWindow
     from kinesis_ds.writer.prediction import Prediction

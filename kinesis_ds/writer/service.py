@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.streams import StreamInfo, describe_stream, list_shards
+from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.errors import (
     AccessError,
     InternalError,
@@ -28,16 +28,17 @@ from kinesis_ds.errors import (
     TransientError,
     WriteError,
 )
-from kinesis_ds.metrics import StatisticsFile
-from kinesis_ds.writer.body import put_records
+from kinesis_ds.observe.counters_file import StatisticsFile
 from kinesis_ds.writer.counters import SinkCounters
 from kinesis_ds.writer.prediction import Prediction
+from kinesis_ds.writer.request_body import put_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from kinesis_ds.options import StreamId, WriteOptions
-    from kinesis_ds.shards import Shard
+    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.plan.shards import Shard
+    from kinesis_ds.plan.stream import StreamId, StreamInfo
     from kinesis_ds.writer.pacing import Pace
     from kinesis_ds.writer.records import Request
 

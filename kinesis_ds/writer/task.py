@@ -12,8 +12,8 @@ from pyspark.taskcontext import TaskContext
 
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.limits import PUT_RECORDS_MAX_RECORDS
-from kinesis_ds.options import parse_write_options
-from kinesis_ds.schema import check_sink_schema
+from kinesis_ds.options.parse import parse_write_options
+from kinesis_ds.wire.schema import check_sink_schema
 from kinesis_ds.writer import service as _service
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.results import ShardWrites, Written, merge
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kinesis_ds.options import WriteOptions
+    from kinesis_ds.options.parse import WriteOptions
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.rows import Columns
 

@@ -20,7 +20,9 @@ from tests.support.transports import TRANSPORTS, Transport, place_options
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Their time runs 20 times as fast as the machine's; on a slow one that leaves it little."""
     for item in items:
-        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker(
+            "timeout"
+        ):
             item.add_marker(pytest.mark.timeout(240))
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kinesis_ds.reader.reading import StreamReading
+from kinesis_ds.reader.source_stream import StreamReading
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to

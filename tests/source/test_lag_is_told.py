@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinesis_ds.diagnostics import progress_table
-from kinesis_ds.offsets import SourceOffset, decode_offset
+from kinesis_ds.observe.table import progress_table
+from kinesis_ds.plan.offsets import SourceOffset, decode_offset
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, STREAM, numbered

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kinesis_ds.errors import OptionError
-from kinesis_ds.offsets import encode_offset
+from kinesis_ds.plan.offsets import encode_offset
 from kinesis_ds.testing import KinesisServer
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_ds.errors import DataLossError
-from kinesis_ds.offsets import SourceOffset
-from kinesis_ds.position import ShardEnd
+from kinesis_ds.plan.offsets import SourceOffset
+from kinesis_ds.plan.position import ShardEnd
 from kinesis_ds.testing import Alter, Delay, Fault, KinesisServer
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, STREAM, numbered, put_to

@@ -15,8 +15,8 @@ import orjson
 import pytest
 
 from kinesis_ds import SchemaError, drop_repeats
-from kinesis_ds.schema import source_ddl
 from kinesis_ds.testing import KinesisServer
+from kinesis_ds.wire.schema import source_ddl
 from kinesis_ds.writer.aggregating import Aggregator
 from kinesis_ds.writer.records import Block, plain
 from tests.spark.conftest import STREAM, Serve

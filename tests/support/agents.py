@@ -6,18 +6,18 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
-from kinesis_ds.agent.client import stream_range
+from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.limits import MIB
-from kinesis_ds.options import PollingOptions
-from kinesis_ds.position import SHARD_END, TRIM_HORIZON, Position
-from kinesis_ds.shards import Shard
+from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, Position
+from kinesis_ds.plan.shards import Shard
 from kinesis_ds.testing.hashing import hash_of
 from tests.support.fast import fast_network
 from tests.support.polling import eventually
 from tests.support.transports import aws_options
 
 if TYPE_CHECKING:
-    from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.testing import Call, KinesisServer
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kinesis_ds.agent.decode import Records, decode_records
 from kinesis_ds.limits import MAX_HASH_KEY
-from kinesis_ds.position import TRIM_HORIZON
-from kinesis_ds.shards import Shard
+from kinesis_ds.plan.position import TRIM_HORIZON
+from kinesis_ds.plan.shards import Shard
 from kinesis_ds.testing.frames import event_message
+from kinesis_ds.wire.decode import Records, decode_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

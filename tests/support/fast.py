@@ -12,10 +12,10 @@ import time
 from asyncio.sslproto import SSLProtocol
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.network import NetworkLoop
+from kinesis_ds.aws.loop import NetworkLoop
 
 if TYPE_CHECKING:
-    from kinesis_ds.options import AwsOptions
+    from kinesis_ds.options.aws import AwsOptions
 
 # Five seconds take a quarter of one, five minutes 15 s.
 SPEED = 20.0

@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.__main__ import connection
-from kinesis_ds.agent.child import Patience
-from kinesis_ds.agent.process import run
-from kinesis_ds.agent.processes import AgentProcesses
+from kinesis_ds.agent.remote.child import Patience
+from kinesis_ds.agent.remote.host import run
+from kinesis_ds.agent.remote.supervisor import AgentProcesses
 from kinesis_ds.testing import ScaledClock
 from tests.support.fast import SPEED, fast_network
 

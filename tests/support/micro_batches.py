@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from kinesis_ds.offsets import InitialOffset, Offset, decode_offset, encode_offset
-from kinesis_ds.options import ReadOptions, parse_read_options
+from kinesis_ds.options.parse import ReadOptions, parse_read_options
+from kinesis_ds.plan.offsets import InitialOffset, Offset, decode_offset, encode_offset
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.task import read_planned
 from tests.support.fast import fast_network
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_ds.clock import Clock
-    from kinesis_ds.reader.partition import PlannedRange
+    from kinesis_ds.plan.tasks import PlannedRange
 
 # ``KINESIS_AGENT_PROCESSES=2 pytest tests/fault tests/source`` runs the stories of queries over so
 # many agent processes.

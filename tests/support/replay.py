@@ -20,17 +20,17 @@ import pyarrow as pa
 from pyarrow import flight
 from pyspark.serializers import CloudPickleSerializer
 
-from kinesis_ds.agent.client import stream_range
-from kinesis_ds.agent.server import AgentAddress, decode_ticket
-from kinesis_ds.aws import records as aws_records
+from kinesis_ds.agent.range_client import stream_range
+from kinesis_ds.aws import get_records as aws_records
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.offsets import Offset, SourceOffset, decode_offset, encode_offset
-from kinesis_ds.options import parse_read_options
-from kinesis_ds.position import TRIM_HORIZON, AtTimestamp, ShardEnd
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.plan.offsets import Offset, SourceOffset, decode_offset, encode_offset
+from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, ShardEnd
+from kinesis_ds.plan.ticket import AgentAddress, decode_ticket
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.stream import KinesisStreamReader
-from kinesis_ds.schema import SOURCE_METADATA_SCHEMA, SOURCE_SCHEMA
+from kinesis_ds.wire.schema import SOURCE_METADATA_SCHEMA, SOURCE_SCHEMA
 from tests.support.aggregates import User, aggregate
 from tests.support.fast import SPEED
 from tests.support.micro_batches import MicroBatches
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from kinesis_ds.agent.network import NetworkLoop
+    from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-    from kinesis_ds.options import AwsOptions
-    from kinesis_ds.position import Position
-    from kinesis_ds.reader.partition import PlannedRange
+    from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.tasks import PlannedRange
     from kinesis_ds.testing.log import StoredRecord
 
 # A row as Spark gets it, all columns in their order, and what a task returns.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
-from kinesis_ds.agent.decode import sequence_numbers
-from kinesis_ds.agent.frames import Message, MessageParser
-from kinesis_ds.agent.lanes import LaneExecutor
+from kinesis_ds.agent.efo.machine import Opened, Subscription, Tick
+from kinesis_ds.agent.efo.runner import ShardContext, SubscriptionRunner
+from kinesis_ds.agent.executor import LaneExecutor
 from kinesis_ds.agent.pool import BufferPool
-from kinesis_ds.agent.runner import ShardContext, SubscriptionRunner
-from kinesis_ds.agent.subscription import Opened, Subscription, Tick
-from kinesis_ds.position import TRIM_HORIZON, Position
+from kinesis_ds.plan.position import TRIM_HORIZON, Position
 from kinesis_ds.testing import ManualClock
+from kinesis_ds.wire.decode import sequence_numbers
+from kinesis_ds.wire.event_stream import Message, MessageParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.errors import KinesisConnectorError
-from kinesis_ds.options import parse_write_options
+from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.writer.rows import arrow_columns, row_columns
 from kinesis_ds.writer.task import TaskId, write_task
 from tests.support.sinks import Outcome

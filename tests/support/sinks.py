@@ -28,7 +28,7 @@ from pyspark.sql import Row
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.aws import connection
 from kinesis_ds.errors import KinesisConnectorError
-from kinesis_ds.options import parse_write_options
+from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, Settings
 from kinesis_ds.writer import service
 from kinesis_ds.writer.aggregating import users_of

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from kinesis_ds.options import parse_read_options
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.reader.stream import KinesisStreamReader
 
 # Seconds between two looks.

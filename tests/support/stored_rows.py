@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.kpl import split
+from kinesis_ds.wire.deaggregate import split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

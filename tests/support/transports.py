@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal
 
-from kinesis_ds.options import AwsOptions
+from kinesis_ds.options.aws import AwsOptions
 
 if TYPE_CHECKING:
     from kinesis_ds.testing import KinesisServer

@@ -97,8 +97,8 @@ def test_events_are_read_without_either() -> None:
     program = """
 import sys
 sys.modules.update(orjson=None, pybase64=None, numpy=None, zlib_ng=None)
-from kinesis_ds.agent.decode import decode_event
-from kinesis_ds.position import TRIM_HORIZON
+from kinesis_ds.wire.decode import decode_event
+from kinesis_ds.plan.position import TRIM_HORIZON
 import kinesis_ds.agent.agent, kinesis_ds.reader.coordinator, kinesis_ds.writer.service
 event = decode_event(sys.stdin.buffer.read(), TRIM_HORIZON)
 print(event.records.batch.column(1).to_pylist())

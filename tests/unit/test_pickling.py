@@ -10,18 +10,20 @@ import pickle
 import pytest
 
 from kinesis_ds import errors
-from kinesis_ds.agent import subscription
 from kinesis_ds.agent.agent import AgentOptions
-from kinesis_ds.agent.frames import Message
+from kinesis_ds.agent.efo import machine
 from kinesis_ds.agent.pool import PoolStatistics
-from kinesis_ds.agent.server import AgentAddress
-from kinesis_ds.offsets import InitialOffset, SourceOffset, StreamOffset
-from kinesis_ds.option_values import Latest
-from kinesis_ds.options import StreamId, parse_read_options, parse_write_options
-from kinesis_ds.planning import ShardRange
-from kinesis_ds.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
-from kinesis_ds.reader.partition import PlannedRange, RangePartition
+from kinesis_ds.options.parse import parse_read_options, parse_write_options
+from kinesis_ds.plan.offsets import InitialOffset, SourceOffset, StreamOffset
+from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
+from kinesis_ds.plan.ranges import ShardRange
+from kinesis_ds.plan.start import Latest
+from kinesis_ds.plan.stream import StreamId
+from kinesis_ds.plan.tasks import PlannedRange
+from kinesis_ds.plan.ticket import AgentAddress
+from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.stream import KinesisStreamReader
+from kinesis_ds.wire.event_stream import Message
 from tests.support.builders import shard
 
 SECRET = "wJalrXUtnFEMI-bPxRfiCYEXAMPLEKEY"
@@ -59,8 +61,8 @@ def stimuli() -> list[object]:
     }
     kinds = [
         kind
-        for _, kind in inspect.getmembers(subscription, inspect.isclass)
-        if kind.__module__ == subscription.__name__ and dataclasses.is_dataclass(kind)
+        for _, kind in inspect.getmembers(machine, inspect.isclass)
+        if kind.__module__ == machine.__name__ and dataclasses.is_dataclass(kind)
     ]
     assert len(kinds) >= 21
     return [kind(**{f.name: values[f.name] for f in dataclasses.fields(kind)}) for kind in kinds]
@@ -92,9 +94,7 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: type(v).__name__)
 def test_a_value_survives_pickling_and_shows_no_secret(value: object) -> None:
     """Equal after the journey, in every protocol, and its ``repr`` may be logged."""
-    if isinstance(
-        value, (subscription.Refused, subscription.Broke, subscription.Diagnosed, subscription.Fail)
-    ):
+    if isinstance(value, (machine.Refused, machine.Broke, machine.Diagnosed, machine.Fail)):
         value = dataclasses.replace(value, error=None)  # type: ignore[arg-type]
 
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

@@ -21,7 +21,7 @@ from integration.chaos.engine.recording import AppendedLines, read_lines
 from integration.chaos.engine.source import serve_source
 from integration.chaos.engine.worker import Rows, work
 from integration.chaos.schedule import Moment
-from kinesis_ds.offsets import Offset, SourceOffset, decode_offset, encode_offset
+from kinesis_ds.plan.offsets import Offset, SourceOffset, decode_offset, encode_offset
 from kinesis_ds.testing import ScaledClock
 from tests.support.fast import SPEED
 from tests.support.micro_batches import MicroBatches

@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from integration.chaos.payload import head_of, read_head, tag_data, untag_data
 from integration.chaos.verdict import PutCall
 from kinesis_ds.errors import KinesisConnectorError, TransientError
-from kinesis_ds.options import StreamId
+from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.writer.records import Request
 from kinesis_ds.writer.service import SinkService
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from integration.chaos.engine.processes import left_over
 from kinesis_ds.errors import KinesisConnectorError
-from kinesis_ds.options import parse_read_options
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.stream import KinesisStreamReader

@@ -15,9 +15,9 @@ from integration.chaos.engine.recording import as_rows, record_calls, tagged
 from integration.chaos.payload import head_of, read_data
 from integration.chaos.schedule import Moment
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
-from kinesis_ds.agent import client
+from kinesis_ds.agent import range_client
 from kinesis_ds.errors import KinesisConnectorError
-from kinesis_ds.options import parse_write_options
+from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.writer import service
 from kinesis_ds.writer.stream import KinesisStreamWriter
 from tests.support.fast import FastLoop
@@ -38,7 +38,7 @@ def work(channel: Connection, folder: Path, sink: Mapping[str, str]) -> None:
         if what == "stop":
             # What Python does at the end of the process, so that it can be looked at.
             service.REGISTRY.close()
-            client._clients.close()  # its own way to close is at exit
+            range_client._clients.close()  # its own way to close is at exit
             channel.send([f"worker {os.getpid()}: {left}" for left in left_over()])
             return
         reader, partition, tag, dies = task

@@ -1,0 +1,461 @@
+"""Performs one shard's subscription: the instructions of ``subscription`` on a real network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from kinesis_ds.agent.context import ShardContext, ShardCounters
+from kinesis_ds.agent.efo.machine import (
+    AwaitRoom,
+    Broke,
+    CheckEnd,
+    Close,
+    EndChecked,
+    Open,
+    Opened,
+    Progressed,
+    ReachedEnd,
+    Refused,
+    RoomAgain,
+    Starved,
+    State,
+    Subscription,
+)
+from kinesis_ds.agent.runner import ShardRunner
+from kinesis_ds.aws.errors import service_error
+from kinesis_ds.aws.get_records import shard_is_drained
+from kinesis_ds.codecs import JSONDecodeError, loads
+from kinesis_ds.errors import (
+    AccessError,
+    InternalError,
+    KinesisConnectorError,
+    ProtocolError,
+    ResourceInUseError,
+    StreamNotFoundError,
+    TransientError,
+)
+from kinesis_ds.plan.position import After, At, AtTimestamp, Position
+from kinesis_ds.wire.decode import Event, decode_event, telling
+from kinesis_ds.wire.event_stream import Message, MessageParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_ds.agent.buffer import ShardBuffer
+    from kinesis_ds.agent.executor import Lane
+    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.aws.connection import EventStream
+    from kinesis_ds.aws.loop import NetworkLoop
+    from kinesis_ds.clock import Clock
+
+__all__ = ["ShardContext", "ShardCounters", "SubscriptionRunner"]
+
+logger = logging.getLogger(__name__)
+
+_SUBSCRIBE_TIMEOUT_S = 60.0
+# A message that is no longer, and the last that came, is decoded on the loop. A heartbeat has some
+# 200 bytes; to wake a thread for it, and the loop by that, takes three times as long as it does.
+_AT_ONCE_BYTES = 2048
+# What of a shard waits to be decoded, at most, and one message more. Messages are paid for in the
+# pool, but their memory comes from elsewhere than that of records and is not given back for those:
+# with a network faster than the decoders it would be taken twice.
+_AHEAD_BYTES = 512 * 1024
+
+
+class SubscriptionRunner(ShardRunner):
+    """One shard's subscription, alive. All methods but :meth:`process` run on the network loop."""
+
+    machine: Subscription
+
+    def __init__(
+        self,
+        context: ShardContext,
+        machine: Subscription,
+        buffer: ShardBuffer,
+        pool: Room,
+        lane: Lane,
+        network: NetworkLoop,
+        clock: Clock,
+    ) -> None:
+        super().__init__(context, machine, buffer, pool, lane, network, clock)
+        self._connection_task: asyncio.Task[None] | None = None
+        # The lane's own: where the next event is expected to go on, and the generation of which
+        # nothing more may be used, because one of its events could not be.
+        self._received: Position = machine.position
+        self._spoilt = 0
+        self._ahead = _Ahead(network)
+        # Size of the message there was no room for. Less room than that would not help: the
+        # subscription would be opened, find the same message, and be given back again.
+        self._starved_for = 0
+
+    def _perform(self, instruction: object) -> None:
+        match instruction:
+            case Open(generation, position):
+                self._connection_task = self._spawn(
+                    self._stream(generation, position), "subscription"
+                )
+            case Close():
+                if self._connection_task is not None:
+                    self._connection_task.cancel()
+                    self._connection_task = None
+            case AwaitRoom():
+                self._await_room()
+            case CheckEnd(generation, position):
+                self.context.changed()
+                self._spawn(self._check_end(generation, position), "end-check")
+            case _:
+                super()._perform(instruction)
+
+    def _await_room(self) -> None:
+        shard = self.context.shard_id
+
+        needed = self._starved_for
+
+        def resume() -> None:
+            self._pool.change(shard, -needed, 0)
+            self.tell(RoomAgain())
+
+        if self._pool.request(shard, needed, lambda: self._network.post(resume)):
+            resume()
+
+    # --- one connection -------------------------------------------------------------------------
+
+    async def _stream(self, generation: int, position: Position) -> None:
+        """Open a subscription and carry its messages to the lane until it ends."""
+        connection = self._network.connection
+        context = self.context
+        opened = False
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                stream = await asyncio.wait_for(
+                    stack.enter_async_context(
+                        connection.subscribe(
+                            context.consumer_arn, context.shard_id, position, context.label
+                        )
+                    ),
+                    _SUBSCRIBE_TIMEOUT_S,
+                )
+                if self.machine.state is not State.OPENING or generation != self.machine.generation:
+                    return  # closed in the same moment: wait_for (before 3.12) forgets that
+                opened = True
+                self.tell(Opened(generation))
+                await self._carry(generation, stream)
+            ending: KinesisConnectorError | None = None
+        except asyncio.TimeoutError:
+            ending = TransientError(f"SubscribeToShard for {context.label} was not answered.")
+        except KinesisConnectorError as exc:
+            ending = exc
+        if ending is not None and not isinstance(ending, ResourceInUseError):
+            logger.debug("%s: %s", context.label, ending)
+        if ending is not None:
+            self.counters.count(ending)
+        if opened:
+            # Through the lane, so that it comes after every event before it was decoded.
+            self._lane.submit(lambda: self._network.post(self._broke, generation, ending))
+        elif ending is not None:
+            self.tell(Refused(generation, ending))
+
+    def _broke(self, generation: int, error: KinesisConnectorError | None) -> None:
+        self.context.changed()
+        self.tell(Broke(generation, error))
+
+    async def _carry(self, generation: int, stream: EventStream) -> None:
+        parser = MessageParser()
+        began = False
+        room = 0
+        alarm = _SilenceAlarm(stream.abort, self.context.silence_s)
+        try:
+            while True:
+                try:
+                    with alarm:
+                        chunk = await stream.chunks.__anext__()
+                except StopAsyncIteration:
+                    break
+                parser.feed(chunk)
+                while (size := parser.next_size()) is not None:
+                    began = True
+                    if not room:
+                        await self._ahead.below(_AHEAD_BYTES)
+                        room = await self._room_for(generation, size)
+                    message = parser.take()
+                    if message is None:
+                        break
+                    room = 0
+                    self._ahead.add(size)
+                    self._lane.submit(
+                        functools.partial(self._take, generation, message),
+                        at_once=size <= _AT_ONCE_BYTES and not parser.pending,
+                    )
+        except aiohttp.ClientError as exc:
+            if alarm.rang:
+                raise TransientError(
+                    f"Nothing came from {self.context.label} for {self.context.silence_s:g}s, not "
+                    "even a heartbeat."
+                ) from exc
+            raise
+        finally:
+            alarm.close()
+            if room:
+                self._pool.change(self.context.shard_id, -room, 0)
+        if parser.pending and not began:
+            raise ProtocolError(
+                f"What came from {self.context.label} ended with {parser.pending} bytes that begin "
+                "no event. Is the endpoint a Kinesis endpoint?"
+            )
+        if parser.pending:
+            raise TransientError(
+                f"The event stream of {self.context.label} was cut inside an event."
+            )
+
+    async def _room_for(self, generation: int, size: int) -> int:
+        """Reserve room in the pool; while there is none, only this shard stops reading."""
+        shard = self.context.shard_id
+        loop = asyncio.get_running_loop()
+        granted: asyncio.Future[None] = loop.create_future()
+
+        def grant() -> None:
+            if granted.done():
+                self._pool.change(shard, -size, 0)  # granted too late: nobody wants it any more
+            else:
+                granted.set_result(None)
+
+        if self._pool.request(shard, size, lambda: self._network.post(grant)):
+            return size
+        since = self._clock.monotonic()
+        try:
+            # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.
+            await asyncio.wait({granted}, timeout=self.context.idle_timeout_s)
+        except asyncio.CancelledError:
+            self._pool.withdraw(shard)
+            if granted.done() and not granted.cancelled():
+                self._pool.change(shard, -size, 0)
+            granted.cancel()
+            raise
+        finally:
+            self.counters.back_pressure_s += self._clock.monotonic() - since
+        if granted.done():
+            return size
+        self._pool.withdraw(shard)
+        granted.cancel()
+        self._starved_for = size
+        self.tell(Starved(generation))  # cancels this task, and asks for room in its own name
+        await asyncio.sleep(0)
+        raise TransientError(f"{self.context.label} was given back")
+
+    # --- the lane -------------------------------------------------------------------------------
+
+    def _take(self, generation: int, message: Message) -> None:
+        try:
+            self.process(generation, message)
+        finally:
+            self._ahead.done(message.size)
+
+    def process(self, generation: int, message: Message) -> None:
+        """Check, decode and buffer one message. Runs in the shard's lane, which may be here."""
+        size = message.size
+        try:
+            if generation == self._spoilt or generation != self.machine.generation:
+                # Replaced, or an event before this one was bad: a later connection reads it again.
+                self._pool.change(self.context.shard_id, -size, 0)
+                return
+            message.check()
+            headers = message.headers()
+            if headers.get(":message-type") in ("exception", "error"):
+                raise service_error(
+                    "SubscribeToShard",
+                    self.context.label,
+                    headers.get(":exception-type")
+                    or headers.get(":error-code")
+                    or "UnknownException",
+                    headers.get(":error-message") or _message_of(message.payload),
+                )
+            if ":event-type" not in headers:
+                raise ProtocolError("An event came without its type, so what it holds is unknown.")
+            if headers[":event-type"] != "SubscribeToShardEvent":
+                self._pool.change(self.context.shard_id, -size, 0)
+                return
+            with telling(self.context.label):
+                event = decode_event(message.payload, self._received, self.context.decoding)
+            rows = event.records.batch.num_rows if event.records else 0
+            position = self._next_position(event)
+        except Exception as exc:
+            # Whatever it is, the events behind this one must not be taken without it.
+            self._spoilt = generation
+            self._pool.change(self.context.shard_id, -size, 0)
+            if not isinstance(exc, KinesisConnectorError):
+                exc = InternalError(
+                    f"{self.context.label}: {type(exc).__name__}: {exc}.", "Please report this."
+                )
+            self._network.post(self._abandon, generation, exc)
+            return
+        self._received = position
+        self.buffer.append(event.records, position, size)
+        self.counters.events += 1
+        self.counters.records += rows
+        if event.records is not None:
+            self.counters.leave_out(event.records.misplaced, self.context.label)
+        self.counters.bytes += size
+        self.counters.millis_behind = event.millis_behind
+        if event.continuation is None or event.has_children:
+            more = event.continuation is not None
+            reached = ReachedEnd(generation, event.has_children, more, position)
+            self._network.post(self.tell, reached)
+        else:
+            self._network.post(
+                self.tell, Progressed(generation, position, rows, event.millis_behind)
+            )
+
+    def _next_position(self, event: Event) -> Position:
+        """Where to go on after an event.
+
+        A continuation is taken only when it can be resumed from: some servers send "0" before the
+        first record. While everything that arrives is older than the wanted time, the position
+        stays that time, so that a range read again from Kinesis drops the same records.
+        """
+        current = self._received
+        last = event.records.end if event.records is not None else None
+        dropped_all = event.received > 0 and last is None
+        if event.continuation is not None and not (
+            dropped_all and isinstance(current, AtTimestamp)
+        ):
+            number = int(event.continuation)
+            if (
+                number >= int(self.context.first_sequence_number)
+                and number > 0
+                and (last is None or number >= last.number)
+                and not (isinstance(current, (At, After)) and number < current.number)
+            ):
+                return After(event.continuation, self._seen_ms(event))
+        if last is not None:
+            return After(last.sequence_number, self._seen_ms(event))
+        if isinstance(current, After) and not event.received:
+            return After(current.sequence_number, self._seen_ms(event))
+        return current
+
+    def _seen_ms(self, event: Event) -> int:
+        """The moment up to which the shard is known, ms since the epoch. Never steps back."""
+        arrived_ms = event.records.end.seen_ms if event.records is not None else None
+        if arrived_ms is None:
+            arrived_ms = int(self._clock.wall() * 1000) - event.millis_behind
+        before = self._received.seen_ms if isinstance(self._received, After) else None
+        return max(before or 0, arrived_ms)
+
+    def _abandon(self, generation: int, error: KinesisConnectorError) -> None:
+        """An event could not be used: end the connection at what was accepted before it."""
+        self.counters.count(error)
+        if generation == self.machine.generation:
+            if self._connection_task is not None:
+                self._connection_task.cancel()
+                self._connection_task = None
+            self._broke(generation, error)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    async def _check_end(self, generation: int, position: Position) -> None:
+        context = self.context
+        ended = gone = False
+        denied: AccessError | None = None
+        try:
+            ended = await shard_is_drained(
+                self._network.connection,
+                context.stream_arn,
+                context.shard_id,
+                position,
+                context.label,
+                self._clock,
+            )
+        except KinesisConnectorError as exc:
+            self.counters.count(exc)
+            gone = isinstance(exc, StreamNotFoundError)
+            denied = exc if isinstance(exc, AccessError) else None
+        self.tell(EndChecked(generation, ended, gone, denied))
+
+
+class _Ahead:
+    """Bytes of messages that a shard's lane has yet to decode. One task waits at most."""
+
+    def __init__(self, network: NetworkLoop) -> None:
+        self._network = network
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._limit = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, size: int) -> None:
+        """A message goes to the lane."""
+        with self._lock:
+            self._bytes += size
+
+    def done(self, size: int) -> None:
+        """The lane is done with a message."""
+        with self._lock:
+            self._bytes -= size
+            if self._waiter is None or self._bytes > self._limit:
+                return
+            waiter, self._waiter = self._waiter, None
+        self._network.post(_release, waiter)
+
+    async def below(self, limit: int) -> None:
+        """Wait until there are no more than ``limit``. On the network loop."""
+        with self._lock:
+            if self._bytes <= limit:
+                return
+            self._limit = limit
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
+        await waiter
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _SilenceAlarm:
+    """Breaks a connection off that yields nothing for too long.
+
+    Only time spent waiting for the network counts (inside the ``with``): a shard held back by its
+    own full buffer is not silent. One timer a connection, re-armed lazily, costs nothing per chunk.
+    """
+
+    def __init__(self, abort: Callable[[], None], limit_s: float) -> None:
+        self.rang = False
+        self._abort = abort
+        self._limit_s = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since: float | None = None
+        self._timer = self._loop.call_later(limit_s, self._look)
+
+    def __enter__(self) -> None:
+        self._waiting_since = self._loop.time()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._waiting_since = None
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        silent = self._loop.time() - self._waiting_since if self._waiting_since is not None else 0.0
+        if silent >= self._limit_s:
+            self.rang = True
+            self._abort()
+            return
+        self._timer = self._loop.call_later(self._limit_s - silent, self._look)
+
+
+def _message_of(payload: memoryview) -> str:
+    try:
+        parsed = loads(payload)
+    except JSONDecodeError:
+        return ""
+    if not isinstance(parsed, dict):
+        return ""
+    said = parsed.get("message") or parsed.get("Message")
+    return said if isinstance(said, str) else ""

@@ -1,0 +1,1 @@
+"""Reads a shard by GetRecords: the machine decides, the runner does it."""

@@ -1,0 +1,295 @@
+"""Polls one shard: performs the instructions of ``polling`` on a real network."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING
+
+from kinesis_ds.agent.efo.machine import Refused
+from kinesis_ds.agent.polling.machine import (
+    Accepted,
+    AskRoom,
+    Cancel,
+    Locate,
+    Located,
+    Polling,
+    Read,
+    Received,
+    RoomGiven,
+    State,
+    TooLarge,
+)
+from kinesis_ds.agent.runner import ShardRunner
+from kinesis_ds.aws.connection import json_object
+from kinesis_ds.aws.get_records import Page, get_records_request, parse_page, shard_iterator
+from kinesis_ds.errors import InternalError, KinesisConnectorError
+from kinesis_ds.plan.position import After, AtTimestamp, Position
+from kinesis_ds.wire.decode import Records, decode_records, telling
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kinesis_ds.agent.buffer import ShardBuffer
+    from kinesis_ds.agent.context import ShardContext
+    from kinesis_ds.agent.executor import Lane
+    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.aws.connection import Answer
+    from kinesis_ds.aws.loop import NetworkLoop
+    from kinesis_ds.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+# A start at a time stays so far behind the service's clock: no record arrives at a time that long
+# ago any more.
+_TIMES_LAG_MS = 60_000
+
+
+class Poller(ShardRunner):
+    """One shard, polled. All methods but :meth:`process` run on the network loop."""
+
+    machine: Polling
+
+    def __init__(
+        self,
+        context: ShardContext,
+        machine: Polling,
+        buffer: ShardBuffer,
+        pool: Room,
+        lane: Lane,
+        network: NetworkLoop,
+        clock: Clock,
+    ) -> None:
+        super().__init__(context, machine, buffer, pool, lane, network, clock)
+        self._call: asyncio.Task[None] | None = None
+        # Asked for and not given yet, since when; then given, and not yet with a call.
+        self._asking_since: float | None = None
+        self._room: _Reserved | None = None
+        # The lane's own: behind what it has decoded.
+        self._received: Position = machine.position
+
+    def _perform(self, instruction: object) -> None:
+        match instruction:
+            case AskRoom(generation, nbytes, least):
+                self._ask_room(generation, nbytes, least)
+            case Locate(generation, start):
+                self._call = self._spawn(self._locate(generation, start), "iterator")
+            case Read(generation, iterator, limit):
+                room, self._room = self._room, None
+                assert room is not None
+                self._call = self._spawn(self._read(generation, iterator, limit, room), "poll")
+            case Cancel():
+                self._cancel()
+            case _:
+                super()._perform(instruction)
+
+    # --- room -----------------------------------------------------------------------------------
+
+    def _ask_room(self, generation: int, nbytes: int, least: int) -> None:
+        """Reserve room for the next answer: what is there of ``nbytes``, or ``least`` once it is.
+
+        While there is none, only this shard stands still. It never waits for more than it must: its
+        own share of the pool is there for it whatever the others hold.
+        """
+        shard = self.context.shard_id
+        self._asking_since = self._clock.monotonic()
+        while True:
+            room = _Reserved(self._pool, shard, nbytes)
+            granted = functools.partial(self._network.post, self._on_room, generation, room)
+            if self._pool.request(shard, nbytes, granted):
+                self._take_room(generation, room)
+                return
+            if nbytes <= least or not self._pool.withdraw(shard):
+                return  # it comes, or it came between the two questions and is on its way
+            nbytes = max(least, nbytes // 2)
+
+    def _on_room(self, generation: int, room: _Reserved) -> None:
+        if self._asking_since is None:
+            room.give_back()  # stopped meanwhile
+            return
+        self.counters.back_pressure_s += self._clock.monotonic() - self._asking_since
+        self._take_room(generation, room)
+
+    def _take_room(self, generation: int, room: _Reserved) -> None:
+        self._asking_since = None
+        self._room = room
+        self.tell(RoomGiven(generation, room.size, round(self._clock.wall() * 1000)))
+
+    def _cancel(self) -> None:
+        """A call that is cancelled gives its room back itself; what the lane has, the lane does."""
+        if self._asking_since is not None:
+            self._asking_since = None
+            self._pool.withdraw(self.context.shard_id)
+        if self._room is not None:
+            self._room.give_back()
+            self._room = None
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    async def _locate(self, generation: int, start: Position) -> None:
+        context = self.context
+        self.counters.calls += 1
+        try:
+            iterator = await shard_iterator(
+                self._network.connection, context.stream_arn, context.shard_id, start, context.label
+            )
+        except KinesisConnectorError as exc:
+            if self._room is not None:
+                self._room.give_back()
+                self._room = None
+            self._refused(generation, exc)
+            return
+        self.tell(Located(generation, iterator))
+
+    async def _read(self, generation: int, iterator: str, limit: int, room: _Reserved) -> None:
+        """One GetRecords call. Its room is handed on to the lane with the answer, or given back."""
+        self.counters.calls += 1
+        kept = False
+        try:
+            request = get_records_request(self.context.stream_arn, iterator, limit)
+            async with self._network.connection.answer(
+                "GetRecords", request, self.context.label
+            ) as answer:
+                found = await self._take_in(answer, room)
+            kept = isinstance(found, bytes)
+        except KinesisConnectorError as exc:
+            self._refused(generation, exc)
+            return
+        finally:
+            if not kept:
+                room.give_back()
+        if isinstance(found, int):
+            self.tell(TooLarge(generation, found))
+            return
+        self.tell(Received(generation))
+        self._lane.submit(
+            functools.partial(self.process, generation, found, room, answer.served_ms)
+        )
+
+    async def _take_in(self, answer: Answer, room: _Reserved) -> bytes | int:
+        """The whole answer; or its size, as far as known, when there is no room for it."""
+        if answer.length is not None and not room.grow(answer.length):
+            return answer.length
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in answer.chunks:
+            size += len(chunk)
+            if not room.grow(size):
+                return size
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _refused(self, generation: int, error: KinesisConnectorError) -> None:
+        logger.debug("%s: %s", self.context.label, error)
+        if error.code != "ExpiredIteratorException":  # as normal as the end of a subscription
+            self.counters.count(error)
+            self.context.changed()
+        self.tell(Refused(generation, error))
+
+    # --- the lane -------------------------------------------------------------------------------
+
+    def process(self, generation: int, body: bytes, room: _Reserved, served_ms: int | None) -> None:
+        """Check, decode and buffer one answer. Runs in the shard's lane."""
+        if self.machine.state is not State.DECODING or generation != self.machine.generation:
+            room.give_back()  # stopped meanwhile
+            return
+        label = self.context.label
+        try:
+            page = parse_page(json_object(body, "GetRecords", label), label)
+            with telling(label):
+                records = decode_records(page.records, self._received, self.context.decoding)
+            position = self._position_behind(page, records, served_ms)
+            payload = _payload(page)
+        except Exception as exc:
+            # Whatever it is, nothing behind this answer may be taken without it.
+            room.give_back()
+            if not isinstance(exc, KinesisConnectorError):
+                exc = InternalError(f"{label}: {type(exc).__name__}: {exc}.", "Please report this.")
+            self._network.post(self._refused, generation, exc)
+            return
+        self._received = position
+        self.buffer.append(records, position, room.size)
+        counters = self.counters
+        counters.events += 1
+        counters.empty += not page.records
+        if records is not None:
+            counters.records += records.batch.num_rows
+            counters.leave_out(records.misplaced, label)
+        counters.bytes += len(body)
+        counters.millis_behind = page.behind_ms
+        self._network.post(
+            self.tell,
+            Accepted(
+                generation,
+                position,
+                len(page.records),
+                page.behind_ms,
+                page.following,
+                len(body),
+                payload,
+                page.has_children,
+            ),
+        )
+
+    def _position_behind(
+        self, page: Page, records: Records | None, served_ms: int | None
+    ) -> Position:
+        """Where the shard is read to after an answer.
+
+        Where nothing new came the number stays, as there is none to say more. But the shard is now
+        known to hold nothing up to the moment of the answer, less how far that is behind the tip.
+        By the service's clock: records arrive by that one, not by ours. A start at a time moves on
+        with it, at a distance, so that a query that waits for its first record does not grow old.
+        """
+        current = self._received
+        if records is not None:
+            return records.end
+        if served_ms is None:
+            return current
+        seen_ms = served_ms - page.behind_ms
+        if isinstance(current, After):
+            return After(current.sequence_number, max(current.seen_ms or 0, seen_ms))
+        if isinstance(current, AtTimestamp):
+            return AtTimestamp(max(current.ms, seen_ms - _TIMES_LAG_MS))
+        return current
+
+
+class _Reserved:
+    """Room in the pool that one answer has."""
+
+    def __init__(self, pool: Room, shard: str, size: int) -> None:
+        self.size = size
+        self._pool = pool
+        self._shard = shard
+
+    def grow(self, size: int) -> bool:
+        """Have room for this much, unless the pool has no more just now. Never waits."""
+        more = size - self.size
+        if more <= 0:
+            return True
+        if not self._pool.request(self._shard, more, _nothing) and self._pool.withdraw(self._shard):
+            return False
+        # At once, or by another thread between the two questions.
+        self.size = size
+        return True
+
+    def give_back(self) -> None:
+        """Let others have it. Idempotent."""
+        size, self.size = self.size, 0
+        self._pool.change(self._shard, -size, 0)
+
+
+def _nothing() -> None:
+    """Nobody waits for more room than can be had at once."""
+
+
+def _payload(page: Page) -> int:
+    """Bytes of data and partition keys, about: what the service counts against the shard."""
+    return sum(
+        len(record["Data"]) * 3 // 4 + len(record.get("PartitionKey") or "")
+        for record in page.records
+    )

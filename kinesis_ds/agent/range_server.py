@@ -1,0 +1,128 @@
+"""Serves exact ranges of the buffers over Arrow Flight."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import flight
+
+from kinesis_ds.errors import KinesisConnectorError
+from kinesis_ds.plan.ticket import AgentAddress, decode_ticket
+from kinesis_ds.wire.schema import RECORD_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinesis_ds.agent.buffer import ShardBuffer
+
+logger = logging.getLogger(__name__)
+
+TOKEN_HEADER = "x-kinesis-ds-token"  # noqa: S105  # the name of a header, no token
+# Events at the tip hold a few records each; Spark is better served by fewer, larger batches.
+_SMALL_BATCH_BYTES = 256 * 1024
+_MERGED_BATCH_BYTES = 2 * 1024 * 1024
+_SHUTDOWN_S = 2.0
+
+
+class RangeServer:
+    """A Flight server on a port of its own, with a token made for it. Close it when done.
+
+    Args:
+        host: Address to listen on.
+        buffer: Shard id to its buffer; raises AgentError for a shard that is not here.
+    """
+
+    def __init__(self, host: str, buffer: Callable[[str], ShardBuffer]) -> None:
+        token = secrets.token_urlsafe(32)
+        self._server = _Server(
+            f"grpc://{_bracketed(host)}:0", middleware={"token": _TokenCheck(token)}
+        )
+        self._server.buffer = buffer
+        self._server.closing = threading.Event()
+        self.address = AgentAddress(f"grpc://{_bracketed(host)}:{self._server.port}", token)
+        logger.info("agent listens uri=%s", self.address.uri)
+
+    def close(self) -> None:
+        """Stop serving; ranges under way are cut off, and their tasks read them from Kinesis.
+
+        Flight's own shutdown waits until every range under way has been taken, and a task whose
+        consumer stands still takes nothing. So it is waited for a moment only. Idempotent.
+        """
+        if self._server.closing.is_set():
+            return
+        self._server.closing.set()
+        ending = threading.Thread(
+            target=self._server.shutdown, name="kinesis-flight-end", daemon=True
+        )
+        ending.start()
+        ending.join(_SHUTDOWN_S)
+        if ending.is_alive():
+            logger.info(
+                "a task still reads from the agent; not waiting for it uri=%s", self.address.uri
+            )
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token.encode()
+
+    def start_call(self, info: object, headers: dict[str, list[str]]) -> None:
+        given = headers.get(TOKEN_HEADER, [""])[0]
+        if not hmac.compare_digest(given.encode(), self._token):
+            raise flight.FlightUnauthenticatedError(
+                "this agent serves only the query that started it"
+            )
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]
+    buffer: Callable[[str], ShardBuffer]
+    closing: threading.Event
+
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.FlightDataStream:
+        try:
+            shard_id, start, end = decode_ticket(ticket.ticket)
+            batches = self.buffer(shard_id).read(start, end)
+        except KinesisConnectorError as exc:
+            raise flight.FlightServerError(str(exc)) from exc
+        schema = batches[0].schema if batches else RECORD_SCHEMA
+        return flight.GeneratorStream(schema, self._until_closing(merge_small(batches)))
+
+    def _until_closing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if self.closing.is_set():
+                raise flight.FlightUnavailableError("the agent is closing")
+            yield batch
+
+
+def merge_small(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records in the same order, with runs of small batches joined into larger ones."""
+    run: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if run and (size >= _MERGED_BATCH_BYTES or batch.nbytes > _SMALL_BATCH_BYTES):
+            yield _joined(run)
+            run, size = [], 0
+        if batch.nbytes > _SMALL_BATCH_BYTES:
+            yield batch
+            continue
+        run.append(batch)
+        size += batch.nbytes
+    if run:
+        yield _joined(run)
+
+
+def _joined(run: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(run) == 1:
+        return run[0]
+    (joined,) = pa.Table.from_batches(run).combine_chunks().to_batches()
+    return joined
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,1 @@
+"""Agents in processes of their own: what is said to them, who starts them, and their own side."""

@@ -1,0 +1,329 @@
+"""A stream's agent in several processes, as the coordinator sees it.
+
+Positions are mirrored here, so that what is asked all the time costs no round trip; how much is
+held of a range is asked of the processes, each once for all ranges.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kinesis_ds.agent.buffer import Held
+from kinesis_ds.agent.remote import messages
+from kinesis_ds.plan.position import Position, ShardEnd, parse_position, precedes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kinesis_ds.agent.interface import Diagnose, Limit
+    from kinesis_ds.agent.settings import AgentOptions
+    from kinesis_ds.errors import KinesisConnectorError
+    from kinesis_ds.plan.ranges import ShardRange
+    from kinesis_ds.plan.shards import Shard
+    from kinesis_ds.plan.ticket import AgentAddress
+
+
+class Processes(Protocol):
+    """The processes, numbered from 0, as their agents use them."""
+
+    failure: KinesisConnectorError | None
+
+    def place(self) -> int:
+        """The process for one more shard."""
+
+    def send(self, process: int, message: messages.Message) -> None:
+        """Tell a process something, if it is there. On the loop."""
+
+    def post(self, process: int, message: messages.Message) -> None:
+        """The same, from any thread."""
+
+    def ask(self, questions: Mapping[int, messages.Question]) -> dict[int, Any]:
+        """What they answer, each None if it is gone. From any thread but the loop's."""
+
+    def counters(self) -> dict[int, dict[str, Any]]:
+        """What they last answered to ``Statistics``."""
+
+    def tell(self, *, news: bool) -> None:
+        """A position has moved; from any thread."""
+
+    def forget(self, agent: int) -> None:
+        """It was closed."""
+
+
+@dataclass
+class _Shard:
+    """A shard that was assigned.
+
+    Attributes:
+        shard: As it is listed.
+        process: Who reads it. That never changes; the process may die and be replaced.
+        committed: Up to where nobody needs it any more: where it is begun again.
+        reached: Up to where it can be planned: what was received by who reads it now. What is done
+            with need not be received (again).
+    """
+
+    shard: Shard
+    process: int
+    committed: Position
+    reached: Position
+
+    @property
+    def reading(self) -> bool:
+        """Whether it is not at its end."""
+        return not isinstance(self.reached, ShardEnd)
+
+
+class RemoteAgent:
+    """An :class:`~kinesis_ds.agent.interface.Agent` in processes of its own.
+
+    Args:
+        number: Its name in messages.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        options: AgentOptions,
+        processes: Processes,
+        diagnose: Diagnose,
+        changed: Callable[[], None],
+    ) -> None:
+        self.number = number
+        self.options = options
+        self.diagnose = diagnose
+        self.changed = changed
+        self._processes = processes
+        self._lock = threading.Lock()
+        self._shards: dict[str, _Shard] = {}
+        # By process, the shards that are not at their end.
+        self._loads: Counter[int] = Counter()
+        self._addresses: dict[int, AgentAddress] = {}
+        self._failure: KinesisConnectorError | None = None
+        self._closed = False
+
+    # --- on the loop: what discovery wants ------------------------------------------------------
+
+    def assign(self, shard: Shard, position: Position) -> None:
+        """Start reading a shard behind ``position``."""
+        process = self._processes.place()
+        with self._lock:
+            self._shards[shard.shard_id] = _Shard(shard, process, position, position)
+            self._loads[process] += 1
+        self._processes.send(process, messages.Assign(self.number, shard, position))
+
+    def mark_closed(self, shard_id: str) -> None:
+        """ListShards shows the shard closed."""
+        with self._lock:
+            found = self._shards.get(shard_id)
+            if found is None:
+                return
+            found.shard = replace(found.shard, closed=True)
+        self._processes.send(found.process, messages.MarkClosed(self.number, shard_id))
+
+    # --- on the loop: what happens to processes -------------------------------------------------
+
+    def begin(self, process: int) -> None:
+        """A process has been started: tell it what is its to read, from where it is committed."""
+        self._processes.send(process, messages.OpenAgent(self.number, self.options))
+        with self._lock:
+            begun = [s for s in self._shards.values() if s.process == process]
+        for found in begun:
+            if not isinstance(found.committed, ShardEnd):
+                self._processes.send(
+                    process, messages.Assign(self.number, found.shard, found.committed)
+                )
+
+    def opened(self, process: int, address: AgentAddress) -> None:
+        """A process serves ranges there."""
+        with self._lock:
+            self._addresses[process] = address
+
+    def moved(self, process: int, positions: Mapping[str, Position], *, news: bool) -> None:
+        """Shards have come to new positions."""
+        with self._lock:
+            for shard_id, position in positions.items():
+                found = self._shards.get(shard_id)
+                if found is not None and found.process == process:
+                    behind = precedes(position, found.committed)
+                    self._reach(found, found.committed if behind else position)
+        self._processes.tell(news=news)
+
+    def failed(self, failure: KinesisConnectorError) -> None:
+        """A shard will deliver nothing more."""
+        with self._lock:
+            self._failure = self._failure or failure
+        self._processes.tell(news=True)
+
+    def lost(self, process: int) -> None:
+        """A process is dead, and what it held with it."""
+        with self._lock:
+            self._addresses.pop(process, None)
+            for found in self._shards.values():
+                if found.process == process:
+                    self._reach(found, found.committed)
+        self._processes.tell(news=True)
+
+    def load(self, process: int) -> int:
+        """How many shards it reads that are not at their end; from any thread."""
+        return self._loads[process]
+
+    def _reach(self, found: _Shard, position: Position) -> None:
+        """With the lock held."""
+        was_reading = found.reading
+        found.reached = position
+        self._loads[found.process] += found.reading - was_reading
+
+    # --- from any thread, from memory -----------------------------------------------------------
+
+    def available(self) -> dict[str, Position]:
+        """Up to where each shard can be planned."""
+        with self._lock:
+            return {shard_id: found.reached for shard_id, found in self._shards.items()}
+
+    def failure(self) -> KinesisConnectorError | None:
+        """Why a shard, or all of a process, will deliver nothing more."""
+        with self._lock:
+            return self._failure or self._processes.failure
+
+    def free(self, positions: Mapping[str, Position]) -> None:
+        """Spark has committed up to these positions."""
+        by_process: dict[int, dict[str, Position]] = {}
+        with self._lock:
+            for shard_id, position in positions.items():
+                found = self._shards.get(shard_id)
+                # The same position comes again with each batch that its shard did not move in.
+                if (
+                    found is None
+                    or found.committed is position
+                    or not precedes(found.committed, position)
+                ):
+                    continue
+                by_process.setdefault(found.process, {})[shard_id] = position
+                found.committed = position
+                if precedes(found.reached, position):
+                    self._reach(found, position)
+        for process, freed in by_process.items():
+            self._processes.post(process, messages.Free(self.number, freed))
+
+    def address_of(self, shard_id: str) -> AgentAddress | None:
+        """Where tasks get the ranges of a shard; None while nobody serves it."""
+        with self._lock:
+            found = self._shards.get(shard_id)
+            return self._addresses.get(found.process) if found is not None else None
+
+    # --- from any thread but the loop's, one round trip -----------------------------------------
+
+    def any_records(self, ranges: Sequence[ShardRange]) -> bool:
+        """Whether one of the ranges holds a record, or is not all held and so may hold one."""
+        by_process = self._by_process(ranges)
+        if None in by_process:
+            return True
+        answers = self._ask(
+            by_process, lambda mine: messages.AnyRecords(0, self.number, tuple(mine)), ranges
+        )
+        return any(answer is not False for answer in answers.values())
+
+    def hold(self, ranges: Sequence[ShardRange], limits: Sequence[Limit] = ()) -> list[Held | None]:
+        """How much is held of each range, within its limits; None where not all of it is."""
+        given = dict(zip((r.shard_id for r in ranges), limits, strict=False))
+
+        def question(mine: list[ShardRange]) -> messages.Question:
+            of_mine = tuple(given[r.shard_id] for r in mine) if given else ()
+            return messages.Hold(0, self.number, tuple(mine), of_mine)
+
+        return [_held(raw) for raw in self._each(ranges, question)]
+
+    def oldest_ms(self, ranges: Sequence[ShardRange]) -> list[int | None]:
+        """Arrival of the first record held of each range, in milliseconds since the epoch."""
+        return self._each(ranges, lambda mine: messages.OldestMs(0, self.number, tuple(mine)))
+
+    def first(self, wanted: ShardRange) -> Held | None:
+        """The first record of a range, with all that shares its sequence number."""
+        answers = self._ask(
+            self._by_process([wanted]), lambda _: messages.First(0, self.number, wanted), [wanted]
+        )
+        return next((_held(answer) for answer in answers.values()), None)
+
+    def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
+        """Where a reader that wants what arrived before ``until_ms`` stops, where that is known."""
+        with self._lock:
+            owners = {shard_id: found.process for shard_id, found in self._shards.items()}
+        question = messages.Targets(0, self.number, until_ms, host_ms)
+        answers = self._processes.ask(dict.fromkeys(set(owners.values()), question))
+        return {
+            shard_id: parse_position(position)
+            for answer in answers.values()
+            for shard_id, position in (answer or {}).items()
+        }
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters of each shard since its process was started, as plain values."""
+        counters = self._processes.counters()
+        with self._lock:
+            owners = {shard_id: found.process for shard_id, found in self._shards.items()}
+        return {
+            shard_id: {**found, "process": process}
+            for shard_id, process in owners.items()
+            if (found := _of(counters.get(process), self.number).get(shard_id)) is not None
+        }
+
+    def close(self) -> None:
+        """End what reads. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._processes.forget(self.number)
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _by_process(self, ranges: Sequence[ShardRange]) -> dict[int | None, list[int]]:
+        """Which ranges are whose; None: nobody's."""
+        found: dict[int | None, list[int]] = {}
+        with self._lock:
+            for i, wanted in enumerate(ranges):
+                owner = self._shards.get(wanted.shard_id)
+                found.setdefault(None if owner is None else owner.process, []).append(i)
+        return found
+
+    def _ask(
+        self,
+        by_process: Mapping[int | None, list[int]],
+        question: Callable[[list[ShardRange]], messages.Question],
+        ranges: Sequence[ShardRange],
+    ) -> dict[int, Any]:
+        return self._processes.ask(
+            {
+                process: question([ranges[i] for i in mine])
+                for process, mine in by_process.items()
+                if process is not None
+            }
+        )
+
+    def _each(
+        self,
+        ranges: Sequence[ShardRange],
+        question: Callable[[list[ShardRange]], messages.Question],
+    ) -> list[Any]:
+        """An answer for each range; None where whoever held it is gone."""
+        by_process = self._by_process(ranges)
+        answers = self._ask(by_process, question, ranges)
+        found: list[Any] = [None] * len(ranges)
+        for process, answer in answers.items():
+            for i, value in zip(by_process[process], answer or (), strict=False):
+                found[i] = value
+        return found
+
+
+def _held(raw: Any) -> Held | None:
+    if raw is None:
+        return None
+    records, nbytes, end = raw
+    return Held(records, nbytes, parse_position(end))
+
+
+def _of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (counters or {}).get("agents", {}).get(str(agent), {})
+    return found

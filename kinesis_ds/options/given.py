@@ -1,0 +1,146 @@
+"""What a user typed, told apart: which option each name means, and the value of each. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kinesis_ds.errors import shown
+from kinesis_ds.options.table import (
+    FROM_SPARK,
+    IGNORED,
+    OPTIONS,
+    REFUSED,
+    WEAK_REGION_NAMES,
+    Kind,
+    Mode,
+    Option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# By the name in lower case, as Spark passes it on; what is told is the name as our tables have it.
+_BY_NAME = {
+    name.lower(): (name, option, parse)
+    for option in OPTIONS
+    for name, parse in option.parsers.items()
+}
+_IGNORED = {name.lower(): (name, of.instead) for of in IGNORED for name in of.names}
+_REFUSED = {name.lower(): (name, of.instead) for of in REFUSED for name in of.names}
+# Looking for a name like the one typed takes its time; nobody mistypes more.
+_MAX_HINTS = 20
+_MAX_KEY = 60
+
+
+@dataclass(frozen=True)
+class Given:
+    """One value that the user gave."""
+
+    name: str
+    text: str
+    parse: Callable[[str], Any]
+
+    @property
+    def is_lenient(self) -> bool:
+        """Whether the name is of connectors that pass over what a query has no use for."""
+        return self.name.lower().startswith("kinesis.")
+
+
+class Typed:
+    """What the user typed, told apart.
+
+    Attributes:
+        given: By option key, what was given for it. A region may be given twice.
+        values: By option key; None for what was not given and has no default, or is malformed.
+        problems: Each in words.
+        without_effect: Each option that means nothing here, and why.
+    """
+
+    def __init__(self, raw: Mapping[str, str], mode: Mode, kind: Kind | None) -> None:
+        self.given: dict[str, list[Given]] = {}
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self.without_effect: dict[str, str] = {}
+        for name, text in raw.items():
+            self._take(name, text, mode)
+        for option in OPTIONS:
+            self.values[option.key] = None
+            if mode in option.modes:
+                self.values[option.key] = self._value(option, kind)
+
+    def _take(self, name: str, text: str, mode: Mode) -> None:
+        key = name.lower()
+        if key in FROM_SPARK:
+            return
+        if key in _REFUSED:
+            name, instead = _REFUSED[key]
+            self.problems.append(f"{name} cannot be honoured here: {instead}")
+        elif key in _IGNORED:
+            name, why = _IGNORED[key]
+            self.without_effect[name] = why
+        elif key not in _BY_NAME:
+            self.problems.append(_unknown(name, mode, hint=len(self.problems) < _MAX_HINTS))
+        else:
+            name, option, parse = _BY_NAME[key]
+            given = Given(name, text, parse)
+            if mode in option.modes:
+                self.given.setdefault(option.key, []).append(given)
+                return
+            other = "reading" if mode == "write" else "writing"
+            if given.is_lenient:
+                self.without_effect[name] = f"an option of {other}"
+            else:
+                self.problems.append(f"{option.key} is an option of {other} only")
+
+    def _value(self, option: Option, kind: Kind | None) -> Any:
+        given = self.given.get(option.key, [])
+        if not given:
+            text = option.batch_default if kind == "batch" else None
+            text = text or option.default
+            return None if text is None else option.parse(text)
+        found = []
+        for one in given:
+            try:
+                found.append((one, one.parse(one.text)))
+            except ValueError as exc:
+                # A password in an endpoint is refused, and not shown either.
+                hidden = option.secret or "@" in one.text
+                value = "(hidden)" if hidden else shown(one.text)
+                self.problems.append(f"{option.key} is {value}, expected {exc}")
+        if not found:
+            return None
+        if option.key == "region":
+            found.sort(key=lambda pair: is_weak(pair[0]))
+            self.given["region"] = [one for one, _ in found]
+            found = [pair for pair in found if is_weak(pair[0]) == is_weak(found[0][0])]
+        first, value = found[0]
+        others = [one.name for one, other in found[1:] if other != value]
+        if others:
+            self.problems.append(
+                f"{', '.join(others)} and {first.name} both set {option.key}; give one"
+            )
+        return value
+
+    def explained(self) -> tuple[str, ...]:
+        """What has no effect, each with the reason."""
+        return tuple(f"{name} ({why})" for name, why in self.without_effect.items())
+
+    def names(self, key: str) -> str:
+        """The name by which an option was given."""
+        return self.given[key][0].name if key in self.given else key
+
+
+def is_weak(given: Given) -> bool:
+    """Whether a region was given by a name that yields to every other."""
+    return given.name.lower() in WEAK_REGION_NAMES
+
+
+def _unknown(name: str, mode: Mode, *, hint: bool) -> str:
+    near = []
+    if hint and len(name) <= _MAX_KEY:
+        known = {n.lower(): n for o in OPTIONS if mode in o.modes for n in o.parsers}
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    return f"unknown option {shown(name)}" + (f"; did you mean {known[near[0]]}?" if near else "")

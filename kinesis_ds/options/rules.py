@@ -1,0 +1,209 @@
+"""What options must agree on with each other: each contradiction in words for the user. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kinesis_ds.options.given import Typed, is_weak
+from kinesis_ds.options.positions import backwards
+from kinesis_ds.options.table import OPTIONS, Kind
+from kinesis_ds.plan.start import InitialPosition, Latest, ShardPositions
+from kinesis_ds.plan.stream import region_of, same_stream
+
+# Of a consumer's name.
+_MAX_NAME = 128
+
+
+def of_both(typed: Typed, *, needs_stream: bool = True) -> Iterator[str]:
+    """Contradictions in who asks and where."""
+    given, v = typed.given, typed.values
+    both = "streamName" in given and "streamARN" in given
+    if both or (needs_stream and "streamName" not in given and "streamARN" not in given):
+        yield "give streamName or streamARN (exactly one of them)"
+    if ("awsAccessKey" in given) != ("awsSecretKey" in given):
+        yield "awsAccessKey and awsSecretKey go together; one of them is missing"
+    if "sessionToken" in given and "awsAccessKey" not in given:
+        yield "sessionToken needs awsAccessKey and awsSecretKey"
+    for key in ("roleExternalId", "roleSessionName", "stsEndpoint"):
+        if key in given and "roleArn" not in given:
+            yield f"{typed.names(key)} needs roleArn"
+    region = v["region"]
+    if region and not is_weak(given["region"][0]):
+        for key, other in (("streamARN", _arn_region(v)), ("endpoint", _endpoint_region(v))):
+            # A server of one's own may take any region for its own.
+            local = key == "streamARN" and v["endpoint"] and not _endpoint_region(v)
+            if other and other != region and not local:
+                yield f"region is {region!r}, and {key} is in {other}; leave region out"
+
+
+def of_reading(typed: Typed, kind: Kind | None) -> Iterator[str]:
+    """Contradictions in what is read, and how. What is of no use is added to what has no effect."""
+    yield from _out_of_place(typed, kind)
+    yield from _consumers(typed)
+    if "shardsPerTask" in typed.given and "maxPartitions" in typed.given:
+        yield "give shardsPerTask or maxPartitions, not both"
+    if typed.values["transport"] == "http2" and _is_plain(typed.values["endpoint"]):
+        yield (
+            "transport is http2, and endpoint is without TLS; give an https:// endpoint or leave "
+            "transport out"
+        )
+    yield from _positions(typed, kind)
+
+
+def of_writing(typed: Typed) -> Iterator[str]:
+    """Contradictions in how it is written."""
+    given, v = typed.given, typed.values
+    if len(named_streams(v)) > 1:
+        yield (
+            "a sink writes to one stream, or to those that a column stream names row by row; leave "
+            "the others out"
+        )
+    if v["recordIds"] and "aggregation" in given and not v["aggregation"]:
+        yield "recordIds needs aggregation, which carries the ids; leave aggregation out"
+    if not (v["aggregation"] or v["recordIds"]):
+        for key in ("aggregationMaxBytes", "aggregationMaxRecords"):
+            if key in given:
+                yield f"{key} needs aggregation=true"
+
+
+def _out_of_place(typed: Typed, kind: Kind | None) -> Iterator[str]:
+    """Options of another kind of query, or of another way to read, than this one."""
+    mode = typed.values["consumerMode"]
+    for option in OPTIONS:
+        for given in typed.given.get(option.key, []):
+            if kind == "batch" and option.kind == "stream":
+                typed.without_effect[given.name] = "an option of streaming queries"
+            elif kind == "stream" and option.kind == "batch":
+                yield f"{given.name} is an option of batch reads (spark.read) only"
+            elif mode and option.consumer not in (None, mode):
+                why = f"an option of consumerMode {option.consumer}, and this query's is {mode}"
+                if given.is_lenient or "consumerMode" not in typed.given:
+                    typed.without_effect[given.name] = why
+                else:
+                    yield f"{given.name} is {why}"
+
+
+def _consumers(typed: Typed) -> Iterator[str]:
+    given, v = typed.given, typed.values
+    streams = named_streams(v)
+    registered = v["registeredConsumerId"]
+    for key in ("consumerName", "consumerNamePrefix"):
+        if key in given and "registeredConsumerId" in given:
+            yield f"give {typed.names(key)} or registeredConsumerId, not both"
+    if v["requireConsumerDeregistration"] and "registeredConsumerId" in given:
+        yield (
+            "requireConsumerDeregistration is of consumers that the query registers, and "
+            "registeredConsumerId is not"
+        )
+    if "registeredConsumerIdType" in given and "registeredConsumerId" not in given:
+        yield "registeredConsumerIdType needs registeredConsumerId"
+    names = v["consumerName"]
+    if names and streams and len(names) not in (1, len(streams)):
+        yield f"consumerName lists {len(names)} names; give one, or one for each of the streams"
+    if names and any(len(name) > _MAX_NAME for name in consumer_names(v, 1)):
+        yield f"consumerNamePrefix and consumerName are together longer than {_MAX_NAME} characters"
+    if not registered:
+        return
+    if streams and len(registered) != len(streams):
+        yield (
+            f"registeredConsumerId lists {len(registered)} consumers for {len(streams)} streams; "
+            "give one for each, in the order of the streams"
+        )
+    is_arn = registered[0].startswith("arn:")
+    if v["registeredConsumerIdType"] == ("name" if is_arn else "ARN"):
+        yield (
+            f"registeredConsumerIdType is {v['registeredConsumerIdType']}, and "
+            f"registeredConsumerId holds {'ARNs' if is_arn else 'names'}"
+        )
+    if is_arn:
+        for consumer, stream in zip(registered, streams, strict=False):
+            of = consumer.split("/consumer/")[0]
+            if not same_stream(of, stream):
+                yield f"the consumer {consumer} belongs to another stream than {stream}"
+
+
+def _positions(typed: Typed, kind: Kind | None) -> Iterator[str]:
+    start, end = typed.values["initialPosition"], typed.values["endingPosition"]
+    for key, position in (("initialPosition", start), ("endingPosition", end)):
+        if isinstance(position, ShardPositions):
+            yield from _streams_of(position, typed.names(key), named_streams(typed.values))
+    if kind == "batch" and (isinstance(start, Latest) or _has_latest(start)):
+        yield (
+            f"{typed.names('initialPosition')} is latest, and nothing comes after it in a batch "
+            "read; give earliest, at_timestamp or a position by shard"
+        )
+    if start is not None and end is not None and kind != "stream":
+        for problem in backwards(start, end):
+            yield f"endingPosition lies before initialPosition: {problem}"
+
+
+def _streams_of(positions: ShardPositions, option: str, streams: tuple[str, ...]) -> Iterator[str]:
+    if None in positions.by_stream:
+        if len(streams) > 1:
+            yield (
+                f"{option} has shards without their stream, and the query reads {len(streams)} "
+                'streams; write {"<stream>": {"<shard id>": ...}, ...}'
+            )
+        return
+    for key in positions.by_stream:
+        if key is not None and streams and not any(same_stream(key, s) for s in streams):
+            yield f"{option} has positions of the stream {key}, which the query does not read"
+    for stream in streams:
+        keys = positions.keys(stream)
+        if len(keys) != 1:
+            how_many = "nothing" if not keys else "more than one thing"
+            yield f"{option} says {how_many} of the stream {stream}"
+
+
+def _has_latest(start: InitialPosition) -> bool:
+    return isinstance(start, ShardPositions) and any(
+        isinstance(position, Latest)
+        for shards in start.by_stream.values()
+        for position in shards.values()
+    )
+
+
+# --- values of several options ------------------------------------------------------------------
+
+
+def named_streams(v: Mapping[str, Any]) -> tuple[str, ...]:
+    """The streams as the user named them."""
+    return v["streamARN"] or v["streamName"] or ()
+
+
+def consumer_names(v: Mapping[str, Any], streams: int) -> tuple[str, ...]:
+    """The names of the consumers to register, one a stream, if the user gave any."""
+    names = tuple((v["consumerNamePrefix"] or "") + name for name in v["consumerName"] or ())
+    return names * streams if len(names) == 1 else names
+
+
+def _arn_region(v: Mapping[str, Any]) -> str | None:
+    return region_of(v["streamARN"][0]) if v["streamARN"] else None
+
+
+# kinesis.<region>.amazonaws.com, with a prefix (an account's or a VPC's) or another domain of AWS.
+_AWS_ENDPOINT = re.compile(
+    r"https?://(?:[a-z0-9-]+\.){0,3}?(?:[a-z]+-)?kinesis(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9])\."
+    r"(?:vpce\.)?(?:amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazonwebservices\.com\.cn)"
+    r"(?::[0-9]+)?",
+    re.IGNORECASE,
+)
+
+
+def _is_plain(endpoint: str | None) -> bool:
+    return (endpoint or "").lower().startswith("http:")
+
+
+def _endpoint_region(v: Mapping[str, Any]) -> str | None:
+    found = _AWS_ENDPOINT.fullmatch(v["endpoint"] or "")
+    return found[1].lower() if found else None
+
+
+def region(typed: Typed) -> str | None:
+    """The region of the streams, as far as it was said."""
+    v = typed.values
+    found = _arn_region(v) or _endpoint_region(v)
+    strong = v["region"] and not is_weak(typed.given["region"][0])
+    return v["region"] if strong or not found else found

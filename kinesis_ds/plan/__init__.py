@@ -1,0 +1,1 @@
+"""What is read next, and by whom: positions, offsets, ranges, tasks. Pure."""

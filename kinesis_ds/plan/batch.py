@@ -1,0 +1,148 @@
+"""Which ranges a batch read has in a stream. Pure.
+
+The positions that a user names cut the stream's shards in two: what a named shard came from lies
+before the cut, what came from it lies behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kinesis_ds.errors import OptionError
+from kinesis_ds.plan.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    After,
+    At,
+    AtTimestamp,
+    Position,
+    ShardEnd,
+    may_hold_records,
+)
+from kinesis_ds.plan.ranges import ShardRange
+from kinesis_ds.plan.start import Latest, first_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.plan.start import End, Start
+
+
+_SHOWN = 10
+
+
+def batch_ranges(start: Start, end: End, listed: ShardMap, now_ms: int) -> list[ShardRange]:
+    """The ranges of a batch from ``start`` to ``end``, by shard id.
+
+    Args:
+        listed: The shards of the stream, listed when every moment that ends the batch had passed:
+            a shard that is not in it holds nothing that arrived earlier.
+        now_ms: What ``latest`` means.
+
+    Raises:
+        OptionError: The positions are of other shards, or say too little of these.
+    """
+    starts = first_positions(start, listed, now_ms)
+    if isinstance(start, Mapping):
+        _check_numbers("initialPosition", start, listed)
+    if isinstance(end, Mapping):
+        _check_numbers("endingPosition", end, listed)
+        ends = _cut(end, listed, now_ms)
+    else:
+        ends = {s: _end_of(s, end, listed, now_ms) for s in listed}
+    return [
+        ShardRange(shard_id, low, high)
+        for shard_id, high in sorted(ends.items())
+        if may_hold_records(low := starts.get(shard_id, TRIM_HORIZON), high)
+    ]
+
+
+def _end_of(shard_id: str, end: Position | Latest, listed: ShardMap, now_ms: int) -> Position:
+    if not isinstance(end, Latest):
+        return end
+    # The end of a closed shard is proved by Kinesis, where a moment is only looked for.
+    return SHARD_END if listed[shard_id].closed else AtTimestamp(now_ms)
+
+
+def _cut(
+    named: Mapping[str, Position | Latest], listed: ShardMap, now_ms: int
+) -> dict[str, Position]:
+    """The end of each shard. What came from a named shard is behind the cut, and has none."""
+    ends = {shard_id: _end_of(shard_id, end, listed, now_ms) for shard_id, end in named.items()}
+    open_ended = [
+        s for s, end in ends.items() if isinstance(end, ShardEnd) and not listed[s].closed
+    ]
+    if open_ended:
+        raise OptionError(
+            f"endingPosition is SHARD_END for {_names(open_ended)}, which Kinesis has not closed.",
+            "Use LATEST to read all they hold by now.",
+        )
+    before = _related(ends, {s: shard.parents for s, shard in listed.items()}) & listed.keys()
+    children: dict[str, list[str]] = {}
+    for shard in listed.values():
+        for parent in shard.parents:
+            children.setdefault(parent, []).append(shard.shard_id)
+    behind = _related(ends, children)
+    unclear = [s for s in listed if s not in ends and (s in before) == (s in behind)]
+    if unclear:
+        raise OptionError(
+            f"endingPosition names some shards of the stream, and says nothing of "
+            f"{_names(unclear)}.",
+            "Name them too: with LATEST all they hold by now is read. A shard that is SHARD_END in "
+            "initialPosition is not read.",
+        )
+    return {**dict.fromkeys(before - ends.keys(), SHARD_END), **ends}
+
+
+def _check_numbers(option: str, named: Mapping[str, Position | Latest], listed: ShardMap) -> None:
+    foreign = [
+        s
+        for s, p in named.items()
+        if isinstance(p, (At, After)) and p.number < int(listed[s].first_sequence_number) - 1
+    ]
+    if foreign:
+        raise OptionError(
+            f"The sequence number that {option} names for {_names(foreign)} is lower than any of "
+            "its own.",
+            "Is it one of another shard?",
+        )
+
+
+def _related(shards: Collection[str], relations: Mapping[str, Iterable[str]]) -> set[str]:
+    """What a relation leads to, over any number of steps."""
+    found: set[str] = set()
+    unseen = list(shards)
+    while unseen:
+        for other in relations.get(unseen.pop(), ()):
+            if other not in found:
+                found.add(other)
+                unseen.append(other)
+    return found
+
+
+def _names(shards: Collection[str]) -> str:
+    first = ", ".join(sorted(shards)[:_SHOWN])
+    more = f" and {len(shards) - _SHOWN} more" if len(shards) > _SHOWN else ""
+    return f"{'shard' if len(shards) == 1 else 'shards'} {first}{more}" if shards else "no shards"
+
+
+def everything_until(
+    start: Mapping[str, Position], listed: ShardMap, until_ms: int
+) -> dict[str, Position]:
+    """The end of a batch that takes all there is: a time in open shards, the end of closed ones.
+
+    Args:
+        start: Where the batch starts; a shard that is not in it starts at its oldest record.
+        until_ms: A time that has passed, in milliseconds since the epoch.
+    """
+    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
+    ends = {s: p for s, p in start.items() if not isinstance(p, ShardEnd) or s in known}
+    for shard in listed.values():
+        if isinstance(ends.get(shard.shard_id), ShardEnd):
+            continue
+        end = SHARD_END if shard.closed else AtTimestamp(until_ms)
+        if may_hold_records(ends.get(shard.shard_id, TRIM_HORIZON), end):
+            ends[shard.shard_id] = end
+    return ends

@@ -1,0 +1,89 @@
+"""Which offset comes next, and which ranges a batch has. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_ds.plan.position import (
+    TRIM_HORIZON,
+    Position,
+    ShardEnd,
+    may_hold_records,
+    precedes,
+    seen_later,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kinesis_ds.plan.offsets import StreamOffset
+    from kinesis_ds.plan.shards import ShardMap
+
+
+@dataclass(frozen=True)
+class ShardRange:
+    """The records of one shard in ``(start, end]``."""
+
+    shard_id: str
+    start: Position
+    end: Position
+
+
+def advance(
+    base: StreamOffset,
+    available: Mapping[str, Position],
+    listed: ShardMap,
+    *,
+    parents_first: bool = True,
+) -> StreamOffset:
+    """The furthest offset that may follow ``base``.
+
+    Unless ``parents_first`` is off, a child shard moves only when ``base`` says that all its
+    parents are read to the end: then records of one key stay in order across batches. The tombstone
+    of an ended shard goes when the stream has forgotten the shard and all its children: a shard
+    that is missing from one listing and comes back in the next must not be read a second time.
+    """
+    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
+    shards = {s: p for s, p in base.shards.items() if not isinstance(p, ShardEnd) or s in known}
+    for shard_id, reached in available.items():
+        start = base.shards.get(shard_id)
+        if isinstance(start, ShardEnd):
+            continue
+        if start is None and shard_id not in listed:
+            continue
+        parents = listed[shard_id].parents if shard_id in listed else ()
+        if parents_first and any(
+            (p in base.shards or p in available) and not base.ended(p)
+            for p in parents
+            if p in listed
+        ):
+            continue
+        if start is None or precedes(start, reached) or seen_later(start, reached):
+            shards[shard_id] = reached
+    return base.with_shards(shards)
+
+
+def has_news(
+    base: StreamOffset,
+    following: StreamOffset,
+    any_records: Callable[[Sequence[ShardRange]], bool],
+) -> bool:
+    """Whether a batch from ``base`` to ``following`` would do anything for the query.
+
+    Records do; so does a shard newly at its end, because its children wait for that to be logged. A
+    position that moved over silence does not.
+    """
+    found = ranges(base, following)
+    return any(isinstance(r.end, ShardEnd) for r in found) or (bool(found) and any_records(found))
+
+
+def ranges(start: StreamOffset, end: StreamOffset) -> list[ShardRange]:
+    """The ranges of a batch, by shard; shards that did not move are left out."""
+    found = []
+    for shard_id in sorted(end.shards):
+        low = start.shards.get(shard_id, TRIM_HORIZON)
+        high = end.shards[shard_id]
+        if may_hold_records(low, high):
+            found.append(ShardRange(shard_id, low, high))
+    return found

@@ -1,0 +1,159 @@
+"""Where a query starts: what a user may say, and the positions that it becomes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kinesis_ds.errors import OptionError
+from kinesis_ds.plan.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AtTimestamp,
+    Position,
+    ShardEnd,
+    TrimHorizon,
+)
+from kinesis_ds.plan.stream import same_stream, stream_of
+
+if TYPE_CHECKING:
+    from kinesis_ds.plan.shards import ShardMap
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Start at what is written from now on. Resolved once, when the query first runs."""
+
+
+@dataclass(frozen=True)
+class ShardPositions:
+    """A position for each shard that the user named.
+
+    Attributes:
+        by_stream: Stream name or ARN, as the user wrote it, to shard id to position; None is the
+            key where the user named no stream.
+        created_ms: When the streams of a printed offset were created, by the same key.
+    """
+
+    by_stream: Mapping[str | None, Mapping[str, Position | Latest]]
+    created_ms: Mapping[str | None, int] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(
+            frozenset((stream, frozenset(of.items())) for stream, of in self.by_stream.items())
+        )
+
+    def keys(self, stream: str) -> list[str | None]:
+        """The keys under which a stream, given by name or ARN, is named here: one, unless wrong."""
+        return [key for key in self.by_stream if key is None or same_stream(key, stream)]
+
+    def of(
+        self, arn: str, listed: Collection[str], created_ms: int | None = None
+    ) -> Mapping[str, Position | Latest]:
+        """The positions in one stream, of shards that it lists.
+
+        The end of a shard that the stream has forgotten since is left out.
+
+        Args:
+            arn: The stream.
+            listed: The ids of its shards.
+            created_ms: When it was created, as the service says.
+
+        Raises:
+            OptionError: They are positions of another stream, or of shards that are gone.
+        """
+        keys = [key for key in self.by_stream if key in (None, arn, stream_of(arn))]
+        if not keys:
+            raise OptionError(
+                f"The positions given by shard say nothing of the stream {arn}; they are of "
+                f"{_few([key for key in self.by_stream if key])}.",
+                "Name each stream of the query among the positions, by name or by this ARN.",
+            )
+        created = self.created_ms.get(keys[0])
+        if created is not None and created_ms is not None and created != created_ms:
+            raise OptionError(
+                f"The offset given as position is of a stream {arn} that was deleted and created "
+                "again since.",
+                "Its positions mean nothing any more. Start at trim_horizon or at_timestamp.",
+            )
+        given = self.by_stream[keys[0]]
+        unknown = sorted(
+            shard
+            for shard, position in given.items()
+            if shard not in listed and not isinstance(position, ShardEnd)
+        )
+        if unknown:
+            raise OptionError(
+                f"The stream {arn} does not have {_few(unknown)}, which a position was given for.",
+                f"It lists {_few(sorted(listed))}. Are the positions those of another stream, or "
+                "of shards whose records have expired?",
+            )
+        return {shard: position for shard, position in given.items() if shard in listed}
+
+
+InitialPosition = Latest | TrimHorizon | AtTimestamp | ShardPositions
+
+
+EndingPosition = Latest | AtTimestamp | ShardPositions
+
+# Where a query starts in one stream, and where a batch read ends in it.
+Start = Latest | TrimHorizon | AtTimestamp | Mapping[str, "Position | Latest"]
+End = Latest | AtTimestamp | Mapping[str, "Position | Latest"]
+
+
+def _few(names: Collection[str]) -> str:
+    shown = sorted(names)[:3]
+    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# The host's clock is trusted to start at "now" unless it differs this much from the service's.
+_CLOCK_SKEW_S = 2.0
+
+
+def pin_now_ms(host_time: float, server_time: float | None) -> int:
+    """The moment that ``latest`` means, in milliseconds since the epoch.
+
+    A host whose clock is ahead would leave out records, so the service's clock (whole seconds, from
+    its answer's Date header) decides when the two differ noticeably.
+    """
+    if server_time is not None and abs(host_time - server_time) > _CLOCK_SKEW_S:
+        return int(server_time) * 1000
+    return int(host_time * 1000)
+
+
+def first_positions(initial: Start, listed: ShardMap, now_ms: int) -> dict[str, Position]:
+    """Where a new query starts in each shard.
+
+    ``latest`` becomes a fixed time, and shards closed by now hold nothing later. Shards found later
+    start at TRIM_HORIZON, so a start at the oldest record names only shards without listed parents.
+
+    Positions by shard are taken as they are; whoever has named a shard is done with those it came
+    from. Shards that are not named and not among those are read from their oldest record.
+    """
+    if isinstance(initial, Latest):
+        return {s.shard_id: SHARD_END if s.closed else AtTimestamp(now_ms) for s in listed.values()}
+    if isinstance(initial, TrimHorizon):
+        return {
+            s.shard_id: TRIM_HORIZON
+            for s in listed.values()
+            if not any(parent in listed for parent in s.parents)
+        }
+    if isinstance(initial, AtTimestamp):
+        return {s.shard_id: initial for s in listed.values()}
+    positions: dict[str, Position] = dict.fromkeys(_ancestors(initial, listed), SHARD_END)
+    for shard_id, position in initial.items():
+        positions[shard_id] = AtTimestamp(now_ms) if isinstance(position, Latest) else position
+    return positions
+
+
+def _ancestors(shards: Mapping[str, object], listed: ShardMap) -> set[str]:
+    """The listed shards that these came from."""
+    found: set[str] = set()
+    unseen = [shard for shard in shards if shard in listed]
+    while unseen:
+        for parent in listed[unseen.pop()].parents:
+            if parent in listed and parent not in found:
+                found.add(parent)
+                unseen.append(parent)
+    return found

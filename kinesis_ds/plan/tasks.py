@@ -1,0 +1,205 @@
+"""Which ranges of a batch share a task. Pure.
+
+Ranges of one lineage (a shard and what it was split or merged into) stay in one task, parents
+first: tasks run in any order, so nothing else keeps the records of one key in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TYPE_CHECKING
+
+from kinesis_ds.limits import MIB
+from kinesis_ds.plan.decoding import Decoding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.plan.ticket import AgentAddress
+
+# A task costs Spark tens of milliseconds, in which an agent gives several MiB: smaller tasks would
+# cost more than they carry. Larger ones would leave cores idle in a batch of a second.
+TASK_BYTES = 16 * MIB
+
+
+@dataclass
+class _Unit:
+    """Ranges that may not be parted.
+
+    Attributes:
+        nbytes: None where the size of any of them is not known.
+    """
+
+    place: int
+    ranges: list[PlannedRange]
+    nbytes: int | None
+
+
+def pack(
+    planned: Sequence[PlannedRange],
+    shards_per_task: int | None = None,
+    max_tasks: int | None = None,
+) -> list[list[PlannedRange]]:
+    """Deal ranges out to tasks, by their bytes unless told otherwise. No task is empty.
+
+    A range of unknown size gets a task of its own. The same ranges give the same tasks.
+
+    Args:
+        planned: In the order in which one task is to read them: parents before their children.
+        shards_per_task: This many ranges a task, whatever their sizes.
+        max_tasks: No more tasks than this.
+    """
+    units = _units(planned)
+    if shards_per_task is None:
+        small = [u for u in units if _weight(u) < TASK_BYTES]
+        tasks = [[u] for u in units if _weight(u) >= TASK_BYTES]
+        tasks += _deal(small, ceil(sum(map(_weight, small)) / TASK_BYTES), _weight)
+    else:
+        tasks = _in_turn(units, shards_per_task)
+    if max_tasks is not None and len(tasks) > max_tasks:
+        tasks = _deal(units, max_tasks, _weight if shards_per_task is None else _count)
+    tasks.sort(key=lambda task: task[0].place)
+    return [[r for unit in task for r in unit.ranges] for task in tasks]
+
+
+def lineage_groups(listed: ShardMap, among: Collection[str] | None = None) -> dict[str, str]:
+    """Which shards belong together: those of which one came, over any number of generations, from
+    the other, and those that both belong to a third.
+
+    Args:
+        listed: All shards of the stream.
+        among: Only these count, and only these tie others together: the shards of a batch.
+
+    Returns:
+        The name of its group for each shard, parents before their children.
+    """
+    counting = listed.keys() if among is None else listed.keys() & set(among)
+    tied: dict[str, str] = {}
+    # The nearest ancestors that count, or the shard itself.
+    nearest: dict[str, frozenset[str]] = {}
+    order = _parents_first(listed)
+    for shard_id in order:
+        above = frozenset[str]().union(
+            *(nearest.get(parent, ()) for parent in listed[shard_id].parents)
+        )
+        nearest[shard_id] = above
+        if shard_id in counting:
+            nearest[shard_id] = frozenset({shard_id})
+            for other in (shard_id, *sorted(above)):
+                _tie(tied, shard_id, other)
+    return {shard_id: _root(tied, shard_id) for shard_id in order if shard_id in counting}
+
+
+def _units(planned: Iterable[PlannedRange]) -> list[_Unit]:
+    units: dict[object, _Unit] = {}
+    for place, one in enumerate(planned):
+        key = (one.stream_arn, one.lineage) if one.lineage else place
+        unit = units.get(key)
+        if unit is None:
+            units[key] = _Unit(place, [one], one.nbytes)
+        else:
+            unit.ranges.append(one)
+            known = unit.nbytes is not None and one.nbytes is not None
+            unit.nbytes = (unit.nbytes or 0) + (one.nbytes or 0) if known else None
+    return list(units.values())
+
+
+def _weight(unit: _Unit) -> int:
+    return TASK_BYTES * len(unit.ranges) if unit.nbytes is None else unit.nbytes
+
+
+def _count(unit: _Unit) -> int:
+    return len(unit.ranges)
+
+
+def _in_turn(units: Iterable[_Unit], at_most: int) -> list[list[_Unit]]:
+    tasks: list[list[_Unit]] = []
+    room = 0
+    for unit in units:
+        if len(unit.ranges) > room or not tasks:
+            tasks.append([])
+            room = at_most
+        tasks[-1].append(unit)
+        room -= len(unit.ranges)
+    return tasks
+
+
+def _deal(units: list[_Unit], tasks: int, weight: Callable[[_Unit], int]) -> list[list[_Unit]]:
+    """The heaviest first, each to the task that has least; fewer tasks where there are fewer
+    units.
+    """
+    dealt: list[list[_Unit]] = [[] for _ in range(min(max(tasks, 1), len(units)))]
+    # Units of no weight are spread as well: the second place counts them.
+    least = [(0, 0, i) for i in range(len(dealt))]
+    for unit in sorted(units, key=weight, reverse=True):
+        load, count, i = least[0]
+        dealt[i].append(unit)
+        heapq.heapreplace(least, (load + weight(unit), count + 1, i))
+    for task in dealt:
+        task.sort(key=lambda unit: unit.place)
+    return dealt
+
+
+def _parents_first(listed: ShardMap) -> list[str]:
+    """All shards, each behind its listed parents; by id where nothing else decides."""
+    order: dict[str, None] = {}
+    begun: set[str] = set()
+    for first in sorted(listed):
+        waiting = [first]
+        while waiting:
+            shard_id = waiting[-1]
+            above = [p for p in listed[shard_id].parents if p in listed and p not in begun]
+            begun.add(shard_id)
+            if above:
+                waiting += above
+            else:
+                order[waiting.pop()] = None
+    return list(order)
+
+
+def _tie(tied: dict[str, str], one: str, other: str) -> None:
+    one, other = _root(tied, one), _root(tied, other)
+    tied[max(one, other)] = min(one, other)
+
+
+def _root(tied: dict[str, str], shard_id: str) -> str:
+    while (above := tied.setdefault(shard_id, shard_id)) != shard_id:
+        tied[shard_id] = tied[above]
+        shard_id = above
+    return shard_id
+
+
+@dataclass(frozen=True)
+class PlannedRange:
+    """The records of a shard in ``(start, end]`` and who may hold them.
+
+    Attributes:
+        records: How many there are, where the agent knew when it was planned.
+        agent: The agent that holds the range, or None when it is to be read from Kinesis.
+        fail_on_data_loss: Whether the task fails when Kinesis no longer holds all of the range, or
+            warns and returns what is left.
+        nbytes: How large they are, where the agent knew.
+        lineage: Ranges of one stream with the same name here are read by one task, in the order in
+            which they were planned. Empty: the range goes anywhere.
+        decoding: In what form records come that are read from Kinesis; an agent knows by itself.
+    """
+
+    stream: str
+    stream_arn: str
+    shard_id: str
+    start: Position
+    end: Position
+    records: int | None
+    agent: AgentAddress | None
+    fail_on_data_loss: bool = True
+    nbytes: int | None = None
+    lineage: str = ""
+    decoding: Decoding = field(default_factory=Decoding)
+
+    @property
+    def label(self) -> str:
+        return f"shard {self.shard_id} of stream {self.stream}"

@@ -1,0 +1,152 @@
+"""What coordinator and agent processes say to each other survives the wire, and shows no secret."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import orjson
+import pytest
+
+from kinesis_ds.agent.remote import messages
+from kinesis_ds.agent.settings import AgentOptions
+from kinesis_ds.errors import AccessError, AgentError, InternalError
+from kinesis_ds.limits import MAX_HASH_KEY
+from kinesis_ds.options.aws import AwsOptions
+from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp
+from kinesis_ds.plan.ranges import ShardRange
+from kinesis_ds.plan.shards import Shard
+
+SECRET = "wJalrXUtnFEMI-bPxRfiCYEXAMPLEKEY"
+NUMBER = "49" + "0" * 53 + "7"
+RANGES = (
+    ShardRange("s1", TRIM_HORIZON, After(NUMBER, 17)),
+    ShardRange("s2", At("007"), SHARD_END),
+    ShardRange("s3", AtTimestamp(5), After("8")),
+)
+AWS = AwsOptions("us-east-1", None, "key", SECRET, SECRET, role_external_id=SECRET)
+EFO = AgentOptions("orders", "arn", "consumer", 30.0, fail_on_data_loss=True, host="127.0.0.1")
+POLLED = dataclasses.replace(EFO, polling=PollingOptions(0.5, 10, 20), retention_s=86400.0)
+SHARD = Shard("s", ("p", "q"), NUMBER, closed=True, hash_range=(1, MAX_HASH_KEY))
+MESSAGES = [
+    messages.Hello(messages.CONTROL_VERSION, AWS, 1 << 40, 8_000_000, 30),
+    messages.OpenAgent(1, EFO),
+    messages.OpenAgent(1, POLLED),
+    messages.CloseAgent(1),
+    messages.Assign(1, SHARD, After(NUMBER)),
+    messages.MarkClosed(1, "s"),
+    messages.Free(1, {"s": SHARD_END, "t": After(NUMBER, 3)}),
+    messages.Diagnosis(7, None),
+    messages.AnyRecords(1, 2, RANGES),
+    messages.Hold(1, 2, RANGES, ()),
+    messages.Hold(1, 2, RANGES, ((1, None), (None, 1 << 50), (None, None))),
+    messages.OldestMs(1, 2, RANGES),
+    messages.First(1, 2, RANGES[0]),
+    messages.Targets(1, 2, 1_700_000_000_123, 1_700_000_000_456),
+    messages.Statistics(1),
+    messages.Ready(1, 4711),
+    messages.Opened(1, "grpc://127.0.0.1:1", SECRET),
+    messages.Moved(1, {"s": After(NUMBER, 3), "t": TRIM_HORIZON}, news=False),
+    messages.Changed(1),
+    messages.Diagnose(7, 1, "s"),
+    messages.Answer(1, [[3, 100, "SHARD_END"], None], None),
+]
+# An error has no equality; what it says is compared below.
+WITH_ERRORS = [
+    messages.Diagnosis(7, AccessError("denied", "Allow it."), raised=True),
+    messages.Failed(AccessError("denied", "Allow it.")),
+    messages.Beat({"1": AccessError("denied", "Allow it.")}),
+    messages.Answer(1, None, AccessError("denied", "Allow it.")),
+]
+
+
+def through_the_wire(message: messages.Message) -> messages.Message:
+    sent = messages.encode(message)
+    head, body = sent[: messages.LENGTH.size], sent[messages.LENGTH.size :]
+    assert messages.length(head) == len(body)
+    return messages.decode(body)
+
+
+def name(value: object) -> str:
+    return type(value).__name__
+
+
+def test_every_message_is_among_these() -> None:
+    """A message that is added is tried, too."""
+    abstract = {"Question"}
+    assert {name(m) for m in MESSAGES + WITH_ERRORS} == messages.Message.kinds.keys() - abstract
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=name)
+def test_a_message_survives_the_wire_and_shows_no_secret(message: messages.Message) -> None:
+    """Equal behind it, the moments of positions too, and its repr may be logged."""
+    again = through_the_wire(message)
+
+    assert again == message
+    assert repr(again) == repr(message)
+    assert SECRET not in repr(message)
+
+
+@pytest.mark.parametrize("message", WITH_ERRORS, ids=name)
+def test_an_error_arrives_as_what_it_was(message: messages.Message) -> None:
+    """Class, message, remedy and code, so that it fails the query as if it had been raised here."""
+
+    def error_in(carrier: messages.Message) -> AccessError:
+        if isinstance(carrier, messages.Beat):
+            return carrier.failures["1"]  # type: ignore[return-value]
+        return carrier.error  # type: ignore[attr-defined, no-any-return]
+
+    error_in(message).code = "AccessDeniedException"
+    error = error_in(through_the_wire(message))
+
+    assert type(error) is AccessError
+    assert (error.message, error.remedy) == ("denied", "Allow it.")
+    assert error.code == "AccessDeniedException"
+
+
+def test_an_error_of_a_class_that_is_none_of_ours_is_internal() -> None:
+    """Whatever the other side names, nothing but an error of ours is made of it."""
+    body = orjson.dumps(["Failed", ["orjson", "what happened", "", ""]])
+
+    message = messages.decode(body)
+    assert isinstance(message, messages.Failed)
+    assert type(message.error) is InternalError
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'["Nothing"]',
+        b'["CloseAgent"]',
+        b'["CloseAgent",1,2]',
+        b'["Assign",1,["s"],"TRIM_HORIZON"]',
+        b'["Assign",1,["s",[],"0",false,"x","1"],"TRIM_HORIZON"]',
+        b'["Free",1,{"s":"NOWHERE"}]',
+        b'["Free",1,["s"]]',
+        b'["Hello",1,{"secret":"%s"},1,1,1]' % SECRET.encode(),
+        b'["Failed",null]',
+    ],
+)
+def test_what_is_no_message_is_refused_without_being_shown(body: bytes) -> None:
+    """It may hold secrets."""
+    with pytest.raises(AgentError, match="malformed control message") as caught:
+        messages.decode(body)
+
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_length_that_no_message_has_is_refused() -> None:
+    """Before any of it is waited for."""
+    with pytest.raises(AgentError, match="claims to have 4294967295 bytes"):
+        messages.length(b"\xff\xff\xff\xff")
+
+
+def test_another_version_is_refused_with_what_to_do() -> None:
+    """A package that was replaced under a running query starts processes of the new version."""
+    messages.check_version(messages.CONTROL_VERSION)
+    with pytest.raises(AgentError, match=r"speaks control protocol 9.*Restart the query"):
+        messages.check_version(9)

@@ -1,0 +1,152 @@
+"""Over HTTP/2 the loop is woken once for many heartbeats, and at once for records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kinesis_ds.aws import http2
+from kinesis_ds.aws.connection import Connection
+from kinesis_ds.plan.position import TRIM_HORIZON
+from kinesis_ds.testing import KinesisServer, Settings
+from tests.support.transports import aws_options
+
+BEAT, RECORD = b"beat", b"record"
+
+
+class Streams:
+    """Streams of one connection, told by this thread what the runtime's would tell them."""
+
+    def __init__(self, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.gathered = http2._Gathered(loop, lambda chunk: chunk == BEAT)
+        place = SimpleNamespace(
+            loop=loop, gathered=self.gathered, heard=lambda: None, ended=lambda stream: None
+        )
+        self.all = [http2.Http2Stream(place) for _ in range(count)]  # type: ignore[arg-type]
+        self.woken = 0
+        self._wake = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = self._count  # type: ignore[method-assign]
+
+    def tell(self, chunk: bytes, stream: int = 0) -> None:
+        self.all[stream]._on_body(None, chunk)
+
+    def end(self) -> None:
+        self.all[0]._tell(lambda: self.all[0]._end(None))
+
+    def _count(self, *args: Any) -> Any:
+        self.woken += 1
+        return self._wake(*args)
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        await asyncio.wait_for(story(), 20)
+
+    asyncio.run(whole())
+
+
+def test_the_loop_is_woken_once_for_the_heartbeats_of_all_streams() -> None:
+    async def story() -> None:
+        streams = Streams(50)
+        for _ in range(3):
+            streams.woken = 0
+            for number in range(50):
+                streams.tell(BEAT, number)
+            assert [await anext(stream) for stream in streams.all] == [BEAT] * 50
+            assert streams.woken == 1
+
+    run(story)
+
+
+@pytest.fixture
+def for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http2, "_MOMENT_S", 3600.0)
+
+
+@pytest.mark.usefixtures("for_ever")
+def test_a_record_does_not_wait_and_takes_along_what_came_before_it() -> None:
+    async def story() -> None:
+        streams = Streams(2)
+        streams.tell(BEAT)
+        streams.tell(RECORD)
+        assert await anext(streams.all[0]) == BEAT + RECORD
+        streams.tell(BEAT)
+        streams.tell(RECORD, stream=1)
+        assert await anext(streams.all[1]) == RECORD
+        streams.tell(RECORD)
+        assert await anext(streams.all[0]) == BEAT + RECORD
+        streams.gathered.close()
+
+    run(story)
+
+
+@pytest.mark.usefixtures("for_ever")
+def test_the_end_of_a_stream_does_not_wait() -> None:
+    async def story() -> None:
+        streams = Streams(1)
+        streams.tell(BEAT)
+        streams.end()
+        assert [chunk async for chunk in streams.all[0]] == [BEAT]
+        streams.gathered.close()
+
+    run(story)
+
+
+def test_nothing_is_looked_at_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http2, "_MOMENT_S", 0.01)
+
+    async def story() -> None:
+        streams = Streams(1)
+        streams.tell(BEAT)
+        await asyncio.sleep(0)
+        streams.gathered.close()
+        await asyncio.sleep(0.05)
+        assert not streams.all[0]._arrived
+
+    run(story)
+
+
+def test_heartbeats_of_a_subscription_wait_and_its_records_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[http2.Http2Stream] = []
+    add = http2._Gathered.add
+
+    def counted(gathered: http2._Gathered, stream: http2.Http2Stream) -> None:
+        waited.append(stream)
+        add(gathered, stream)
+
+    monkeypatch.setattr(http2._Gathered, "add", counted)
+    settings = Settings(consumer_ready_s=0, heartbeat_s=0.2)
+    with KinesisServer(settings, tls=True) as kinesis:
+        kinesis.create_stream("orders", 1)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(kinesis.ca_file))
+        arn = kinesis.call("DescribeStreamSummary", StreamName="orders")
+        consumer = kinesis.call(
+            "RegisterStreamConsumer",
+            StreamARN=arn["StreamDescriptionSummary"]["StreamARN"],
+            ConsumerName="reader",
+        )["Consumer"]["ConsumerARN"]
+
+        async def story() -> None:
+            async with (
+                Connection(aws_options(kinesis), client_attempts=1) as connection,
+                connection.subscribe(
+                    consumer, "shardId-000000000000", TRIM_HORIZON, "the shard"
+                ) as stream,
+            ):
+                came = b""
+                while came.count(b'"Records":[]') < 3:
+                    came += await anext(stream.chunks)
+                assert len(waited) >= 2
+                monkeypatch.setattr(http2, "_MOMENT_S", 3600.0)
+                kinesis.put("orders", b"an order")
+                while b'"PartitionKey"' not in came:
+                    came += await anext(stream.chunks)
+
+        run(story)

@@ -1,0 +1,430 @@
+"""Planning: pinned starts, the next offset, and the ranges of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_ds.plan.batch import everything_until
+from kinesis_ds.plan.limits import share_out
+from kinesis_ds.plan.offsets import StreamOffset
+from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.plan.ranges import ShardRange, advance, has_news, ranges
+from kinesis_ds.plan.start import InitialPosition, Latest, first_positions, pin_now_ms
+from tests.support.builders import listing, shard
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from kinesis_ds.plan.shards import ShardMap
+
+OPEN = listing(shard("a"), shard("b"))
+SPLIT = listing(shard("p", closed=True), shard("a", "p"), shard("b", "p"))
+MERGE = listing(shard("l", closed=True), shard("r", closed=True), shard("m", "l", "r"))
+LINE = listing(shard("g0", closed=True), shard("g1", "g0", closed=True), shard("g2", "g1"))
+END, TRIM = SHARD_END, TRIM_HORIZON
+
+
+def at(**shards: Position) -> StreamOffset:
+    return StreamOffset("orders", "arn:orders", 1, "consumer", shards)
+
+
+# --- where a query starts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("initial", "listed", "expected"),
+    [
+        pytest.param(
+            Latest(),
+            OPEN,
+            {"a": AtTimestamp(77), "b": AtTimestamp(77)},
+            id="latest is a fixed time",
+        ),
+        pytest.param(
+            Latest(),
+            SPLIT,
+            {"p": END, "a": AtTimestamp(77), "b": AtTimestamp(77)},
+            id="a shard closed by now holds nothing later",
+        ),
+        pytest.param(TRIM, OPEN, {"a": TRIM, "b": TRIM}, id="the oldest record"),
+        pytest.param(
+            TRIM, SPLIT, {"p": TRIM}, id="children are found when their parent is drained"
+        ),
+        pytest.param(TRIM, LINE, {"g0": TRIM}, id="only the oldest generation"),
+        pytest.param(
+            TRIM,
+            listing(shard("a", "gone")),
+            {"a": TRIM},
+            id="a parent out of retention counts as none",
+        ),
+        pytest.param(
+            AtTimestamp(5),
+            SPLIT,
+            {"p": AtTimestamp(5), "a": AtTimestamp(5), "b": AtTimestamp(5)},
+            id="a time applies to closed shards as well",
+        ),
+        pytest.param(Latest(), {}, {}, id="no shards"),
+    ],
+)
+def test_first_positions(
+    initial: InitialPosition, listed: ShardMap, expected: Mapping[str, Position]
+) -> None:
+    """Every kind of start becomes fixed positions, which mean the same when read again."""
+    assert first_positions(initial, listed, 77) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "server", "expected"),
+    [
+        (1000.1239, None, 1_000_123),
+        (1000.5, 1000.0, 1_000_500),
+        (1002.0, 1000.0, 1_002_000),
+        (1002.1, 1000.0, 1_000_000),
+        (997.0, 1000.0, 1_000_000),
+    ],
+)
+def test_now_is_the_services_when_the_clocks_differ(
+    host: float, server: float | None, expected: int
+) -> None:
+    """A host's clock is trusted up to two seconds of skew; ahead, it would leave records out."""
+    assert pin_now_ms(host, server) == expected
+
+
+# --- the offset that may follow -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "available", "listed", "expected"),
+    [
+        pytest.param(
+            at(a=TRIM, b=TRIM),
+            {"a": After("5")},
+            OPEN,
+            at(a=After("5"), b=TRIM),
+            id="what is buffered",
+        ),
+        pytest.param(
+            at(a=After("5")), {"a": After("3")}, OPEN, at(a=After("5")), id="never backwards"
+        ),
+        pytest.param(
+            at(a=AtTimestamp(9)),
+            {"a": AtTimestamp(9)},
+            OPEN,
+            at(a=AtTimestamp(9)),
+            id="a start that did not move",
+        ),
+        pytest.param(
+            at(p=After("1")),
+            {"p": END},
+            SPLIT,
+            at(p=END),
+            id="the end of a parent alone, without its children",
+        ),
+        pytest.param(
+            at(p=After("1")),
+            {"p": END, "a": After("7"), "b": After("8")},
+            SPLIT,
+            at(p=END),
+            id="children are not in the batch in which the parent ends",
+        ),
+        pytest.param(
+            at(p=END),
+            {"p": END, "a": After("7"), "b": TRIM},
+            SPLIT,
+            at(p=END, a=After("7"), b=TRIM),
+            id="children follow in the next batch",
+        ),
+        pytest.param(
+            at(l=END, r=After("3")),
+            {"l": END, "r": After("4"), "m": After("9")},
+            MERGE,
+            at(l=END, r=After("4")),
+            id="a merged shard waits for its second parent",
+        ),
+        pytest.param(
+            at(l=END, r=After("3")),
+            {"l": END, "r": END, "m": After("9")},
+            MERGE,
+            at(l=END, r=END),
+            id="and for the batch after that parent's end",
+        ),
+        pytest.param(
+            at(l=END, r=END),
+            {"m": After("9")},
+            MERGE,
+            at(l=END, r=END, m=After("9")),
+            id="a merged shard goes on",
+        ),
+        pytest.param(
+            at(g0=TRIM),
+            {"g0": END, "g1": END, "g2": After("9")},
+            LINE,
+            at(g0=END),
+            id="several generations drained at once: one a batch",
+        ),
+        pytest.param(
+            at(g0=END),
+            {"g0": END, "g1": END, "g2": After("9")},
+            LINE,
+            at(g0=END, g1=END),
+            id="second generation",
+        ),
+        pytest.param(
+            at(g0=END, g1=END),
+            {"g0": END, "g1": END, "g2": After("9")},
+            LINE,
+            at(g0=END, g1=END, g2=After("9")),
+            id="third generation",
+        ),
+        pytest.param(
+            at(p=END, a=After("1")),
+            {"a": After("2")},
+            OPEN,
+            at(a=After("2")),
+            id="a forgotten shard's tombstone goes",
+        ),
+        pytest.param(
+            at(p=END, a=After("1"), b=TRIM),
+            {"p": END, "a": After("2"), "b": TRIM},
+            listing(shard("a", "p"), shard("b", "p")),
+            at(p=END, a=After("2"), b=TRIM),
+            id="a tombstone whose children are listed stays: the shard may come back",
+        ),
+        pytest.param(
+            at(p=END), {"p": After("9")}, SPLIT, at(p=END), id="a tombstone does not rise again"
+        ),
+        pytest.param(
+            at(), {"x": After("9")}, OPEN, at(), id="a shard neither listed nor begun is not begun"
+        ),
+        pytest.param(
+            at(x=After("1")),
+            {"x": After("9")},
+            OPEN,
+            at(x=After("9")),
+            id="a shard begun goes on though not listed",
+        ),
+        pytest.param(
+            at(a=TRIM),
+            {"a": After("2")},
+            listing(shard("a", "old")),
+            at(a=After("2")),
+            id="a parent out of retention holds nothing",
+        ),
+        pytest.param(
+            at(p=After("3"), a=TRIM, b=TRIM),
+            {"p": After("3"), "a": After("1")},
+            SPLIT,
+            at(p=After("3"), a=TRIM, b=TRIM),
+            id="children pinned at the start wait as well",
+        ),
+    ],
+)
+def test_advance(
+    base: StreamOffset, available: Mapping[str, Position], listed: ShardMap, expected: StreamOffset
+) -> None:
+    """As far as can be planned, and a child moves only behind parents logged as ended."""
+    assert advance(base, available, listed) == expected
+
+
+def test_advance_leaves_its_base_alone() -> None:
+    """Offsets are values: the base is the same afterwards."""
+    base = at(a=After("1"))
+
+    assert advance(base, {"a": After("2")}, OPEN) != base
+    assert base == at(a=After("1"))
+
+
+# --- whether there is anything to do ------------------------------------------------------------
+
+
+def held(**counts: int | None) -> object:
+    return lambda ranges: any(counts[r.shard_id] != 0 for r in ranges)
+
+
+@pytest.mark.parametrize(
+    ("base", "following", "counts", "expected"),
+    [
+        pytest.param(at(a=TRIM), at(a=TRIM), {}, False, id="nothing moved"),
+        pytest.param(at(a=TRIM), at(a=After("1")), {"a": 0}, False, id="moved over silence"),
+        pytest.param(at(a=TRIM), at(a=After("1")), {"a": 1}, True, id="a record"),
+        pytest.param(
+            at(a=TRIM), at(a=After("1")), {"a": None}, True, id="not known: assume records"
+        ),
+        pytest.param(
+            at(a=TRIM), at(a=END), {"a": 0}, True, id="a shard's end: its children wait for the log"
+        ),
+        pytest.param(at(a=END), at(), {}, False, id="a tombstone that goes"),
+        pytest.param(
+            at(p=END), at(p=END, a=TRIM), {}, False, id="a child found, nothing in it yet"
+        ),
+        pytest.param(at(p=END), at(p=END, a=After("1")), {"a": 3}, True, id="a child with records"),
+    ],
+)
+def test_has_news(
+    base: StreamOffset, following: StreamOffset, counts: dict[str, int | None], *, expected: bool
+) -> None:
+    """Records and ends of shards are news; silence is not."""
+    assert has_news(base, following, held(**counts)) is expected  # type: ignore[arg-type]
+
+
+# --- the ranges of a batch ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        pytest.param(at(a=TRIM), at(a=TRIM), [], id="not moved"),
+        pytest.param(at(a=After("7")), at(a=After("007")), [], id="the same number, padded"),
+        pytest.param(
+            at(a=After("1")),
+            at(a=After("2")),
+            [ShardRange("a", After("1"), After("2"))],
+            id="moved",
+        ),
+        pytest.param(
+            at(a=After("1")), at(a=END), [ShardRange("a", After("1"), END)], id="to the end"
+        ),
+        pytest.param(at(a=END), at(a=END), [], id="ended before"),
+        pytest.param(
+            at(),
+            at(a=After("2")),
+            [ShardRange("a", TRIM, After("2"))],
+            id="a new shard from its beginning",
+        ),
+        pytest.param(at(), at(a=TRIM), [], id="a new shard without records"),
+        pytest.param(at(a=END), at(), [], id="a tombstone that goes"),
+        pytest.param(
+            at(b=AtTimestamp(5), a=TRIM),
+            at(b=After("2"), a=After("1")),
+            [ShardRange("a", TRIM, After("1")), ShardRange("b", AtTimestamp(5), After("2"))],
+            id="by shard id",
+        ),
+    ],
+)
+def test_ranges(start: StreamOffset, end: StreamOffset, expected: list[ShardRange]) -> None:
+    """A batch has one range for each shard that moved, from where the last batch ended."""
+    assert ranges(start, end) == expected
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "expected"),
+    [
+        pytest.param(10, {"a": 3, "b": 4}, {"a": 3, "b": 4}, id="enough for all"),
+        pytest.param(10, {"a": 100, "b": 100}, {"a": 5, "b": 5}, id="equal parts"),
+        pytest.param(10, {"a": 100, "b": 2}, {"a": 8, "b": 2}, id="what one does not need"),
+        pytest.param(1, {"a": 5, "b": 5, "c": 5}, {"a": 1, "b": 0, "c": 0}, id="the first"),
+        pytest.param(5, {"a": 5, "b": 5, "c": 5}, {"a": 2, "b": 2, "c": 1}, id="the remainder"),
+        pytest.param(7, {"a": 100, "b": 1, "c": 100}, {"a": 3, "b": 1, "c": 3}, id="in turn"),
+        pytest.param(3, {}, {}, id="nobody"),
+    ],
+)
+def test_a_limit_is_shared_out(
+    limit: int, wanted: dict[str, int], expected: dict[str, int]
+) -> None:
+    """Equal parts to those who want them, the remainder to the most urgent."""
+    assert share_out(limit, wanted, list(wanted)) == expected
+
+
+@given(
+    st.integers(1, 1000),
+    st.dictionaries(st.integers(0, 20), st.integers(0, 300), max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_shares_are_fair_and_use_the_limit(
+    limit: int, wanted: dict[int, int], rng: random.Random
+) -> None:
+    """All of the limit that anybody wants is given; who got less than he wants got no less, but
+    for one, than anybody else.
+    """
+    order = list(wanted)
+    rng.shuffle(order)
+    shares = share_out(limit, wanted, order)
+
+    assert shares.keys() == wanted.keys()
+    assert all(0 <= shares[name] <= wanted[name] for name in wanted)
+    assert sum(shares.values()) == min(limit, sum(wanted.values()))
+    short = [name for name in wanted if shares[name] < wanted[name]]
+    most = max(shares.values(), default=0)
+    assert all(shares[name] >= most - 1 for name in short)
+    ranks = [shares[name] for name in order if name in short]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+# --- everything at once -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "listed", "expected"),
+    [
+        pytest.param({}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="from the oldest"),
+        pytest.param(
+            {"p": END},
+            SPLIT,
+            {"p": END, "a": AtTimestamp(50), "b": AtTimestamp(50)},
+            id="a tombstone stays",
+        ),
+        pytest.param(
+            {"g0": After("5")},
+            LINE,
+            {"g0": END, "g1": END, "g2": AtTimestamp(50)},
+            id="through closed shards",
+        ),
+        pytest.param(
+            {"a": AtTimestamp(60)}, listing(shard("a")), {"a": AtTimestamp(60)}, id="later"
+        ),
+        pytest.param(
+            {"gone": END}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="forgotten"
+        ),
+    ],
+)
+def test_everything_until_a_time(
+    start: Mapping[str, Position], listed: ShardMap, expected: Mapping[str, Position]
+) -> None:
+    """Open shards to the time, closed ones to their end, never backwards."""
+    assert everything_until(start, listed, 50) == expected
+
+
+# --- positions by shard -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "listed", "expected"),
+    [
+        pytest.param(
+            {"a": After("7"), "b": Latest()},
+            OPEN,
+            {"a": After("7"), "b": AtTimestamp(77)},
+            id="as they are",
+        ),
+        pytest.param({"g2": After("7")}, LINE, {"g0": END, "g1": END, "g2": After("7")}, id="done"),
+        pytest.param({"g1": After("7")}, LINE, {"g0": END, "g1": After("7")}, id="children later"),
+        pytest.param({"a": After("7")}, OPEN, {"a": After("7")}, id="others are found later"),
+        pytest.param(
+            {"m": After("7"), "l": After("3")},
+            MERGE,
+            {"m": After("7"), "l": After("3"), "r": END},
+            id="a named parent is read",
+        ),
+    ],
+)
+def test_first_positions_by_shard(
+    named: Mapping[str, Position | Latest], listed: ShardMap, expected: Mapping[str, Position]
+) -> None:
+    """Named shards start there; what they came from is done."""
+    assert first_positions(named, listed, 77) == expected
+
+
+def test_children_beside_their_parents() -> None:
+    """With parentsFirst=false nothing waits."""
+    base = at(p=TRIM)
+    available = {"p": After("5"), "a": After("9")}
+    assert advance(base, available, SPLIT).shards == {"p": After("5")}
+    assert advance(base, available, SPLIT, parents_first=False).shards == available

@@ -1,0 +1,190 @@
+"""Which ranges share a task: by bytes, and a shard with those it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON
+from kinesis_ds.plan.tasks import TASK_BYTES, PlannedRange, lineage_groups, pack
+from tests.support.builders import listing, shard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_ds.plan.shards import Shard
+
+MIB = 1024 * 1024
+
+
+def planned(
+    shard_id: str, mib: float | None = None, lineage: str = "", stream: str = "arn"
+) -> PlannedRange:
+    nbytes = None if mib is None else int(mib * MIB)
+    return PlannedRange(
+        "orders", stream, shard_id, TRIM_HORIZON, SHARD_END, None, None, True, nbytes, lineage
+    )
+
+
+def packed(
+    ranges: Sequence[PlannedRange], shards_per_task: int | None = None, max_tasks: int | None = None
+) -> list[str]:
+    """The shards of each task, as one text a task."""
+    tasks = pack(ranges, shards_per_task, max_tasks)
+    return ["".join(r.shard_id for r in task) for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([planned("a", 1), planned("b", 2), planned("c", 0)], ["abc"], id="small ones"),
+        pytest.param(
+            [planned("a", 9), planned("b", 9), planned("c", 7), planned("d", 7)],
+            ["ac", "bd"],
+            id="as many tasks as the bytes fill, evenly",
+        ),
+        pytest.param(
+            [planned("a", 1), planned("b", 100), planned("c", 2)],
+            ["ac", "b"],
+            id="a large one does not wait for others",
+        ),
+        pytest.param(
+            [planned("a"), planned("b", 1), planned("c"), planned("d", 1)],
+            ["a", "bd", "c"],
+            id="one of unknown size is alone",
+        ),
+        pytest.param(
+            [planned("a", 9, "x"), planned("b", 1), planned("c", 9, "x"), planned("d", 9, "x")],
+            ["acd", "b"],
+            id="a lineage stays together, however large",
+        ),
+        pytest.param(
+            [planned("a", 1, "x"), planned("b", None, "x"), planned("c", 1)],
+            ["ab", "c"],
+            id="a lineage of which one size is unknown",
+        ),
+        pytest.param(
+            [planned("a", None, "x"), planned("b", None, "x", "other")],
+            ["a", "b"],
+            id="lineages of two streams are two",
+        ),
+    ],
+)
+def test_ranges_are_packed_by_their_bytes(ranges: list[PlannedRange], expected: list[str]) -> None:
+    """Small ones together, large ones and unknown ones alone; parents before their children."""
+    assert packed(ranges) == expected
+
+
+@pytest.mark.parametrize(
+    ("ranges", "shards", "expected"),
+    [
+        pytest.param("abcde", 2, ["ab", "cd", "e"], id="in turn"),
+        pytest.param("abc", 1, ["a", "b", "c"], id="one each"),
+        pytest.param("abc", 9, ["abc"], id="all"),
+    ],
+)
+def test_shards_per_task_is_what_the_user_says(
+    ranges: str, shards: int, expected: list[str]
+) -> None:
+    """Whatever their sizes, known or not."""
+    of_sizes = [planned(shard, size) for shard, size in zip(ranges, [None, 99] * 9, strict=False)]
+
+    assert packed(of_sizes, shards) == expected
+
+
+def test_a_lineage_is_not_parted_by_shards_per_task() -> None:
+    """The order of a key is a promise, the number of shards a task a wish."""
+    ranges = [planned(s, None, lineage) for s, lineage in zip("abcde", "xyxzx", strict=True)]
+
+    assert packed(ranges, 2) == ["ace", "bd"]
+    assert packed(ranges, 4) == ["aceb", "d"]
+    assert packed([planned("a"), planned("b", None, "x"), planned("c", None, "x")], 2) == [
+        "a",
+        "bc",
+    ]
+
+
+def test_there_are_no_more_tasks_than_wanted() -> None:
+    """The heaviest go to different tasks; one of unknown size counts as a whole task."""
+    ranges = [planned("a"), planned("b", 1), planned("c", 40), planned("d"), planned("e", 1)]
+
+    assert packed(ranges, max_tasks=2) == ["abde", "c"]
+    assert packed(ranges, max_tasks=1) == ["abcde"]
+    assert packed(ranges, max_tasks=99) == packed(ranges)
+    assert packed([planned(s) for s in "abcdef"], 1, 3) == ["ad", "be", "cf"]
+
+
+def test_every_range_is_in_one_task() -> None:
+    """None lost, none twice, whatever the limits."""
+    ranges = [
+        planned(f"{i}", None if i % 7 == 0 else i % 30, f"{i % 40}" if i % 3 else "")
+        for i in range(300)
+    ]
+    for limits in [(None, None), (3, None), (None, 5), (2, 4)]:
+        tasks = pack(ranges, *limits)
+        assert sorted(int(r.shard_id) for task in tasks for r in task) == list(range(300))
+        assert all(tasks)
+        for task in tasks:
+            assert [int(r.shard_id) for r in task if r.lineage == "1"] == sorted(
+                int(r.shard_id) for r in task if r.lineage == "1"
+            )
+
+
+def test_no_task_is_much_larger_than_it_should_be() -> None:
+    """At most a task's bytes and one more range."""
+    tasks = pack([planned(str(i), 1 + i % 5) for i in range(1000)])
+
+    assert max(sum(r.nbytes or 0 for r in task) for task in tasks) <= TASK_BYTES + 5 * MIB
+
+
+# --- lineage ------------------------------------------------------------------------------------
+
+LINE = [shard("c", "b"), shard("b", "a", closed=True), shard("a", closed=True)]
+SPLIT = [shard("p", closed=True), shard("x", "p"), shard("y", "p"), shard("z")]
+MERGE = [shard("l", closed=True), shard("r", closed=True), shard("m", "l", "r")]
+
+
+@pytest.mark.parametrize(
+    ("shards", "among", "expected"),
+    [
+        pytest.param(LINE, None, "a:a b:a c:a", id="parents first, whatever their ids"),
+        pytest.param(SPLIT, None, "p:p x:p y:p z:z", id="split"),
+        pytest.param(MERGE, None, "l:l r:l m:l", id="merge"),
+        pytest.param(SPLIT, "xyz", "x:x y:y z:z", id="siblings without their parent are strangers"),
+        pytest.param(LINE, "ac", "a:a c:a", id="over a generation that does not count"),
+        pytest.param(MERGE, "rm", "r:m m:m", id="one of two parents"),
+        pytest.param(
+            [*MERGE, shard("n", "m")], "lrn", "l:l r:l n:l", id="two parents over a generation"
+        ),
+        pytest.param([shard("k", "gone")], None, "k:k", id="a parent that is not listed"),
+        pytest.param(SPLIT, "", "", id="none"),
+        pytest.param(SPLIT, ["x", "never heard of"], "x:x", id="one that is not listed"),
+    ],
+)
+def test_shards_are_grouped_by_lineage(
+    shards: list[Shard], among: str | None, expected: str
+) -> None:
+    """One group for all whose records may have a key in common in turn, parents first."""
+    groups = lineage_groups(listing(*shards), among)
+
+    assert " ".join(f"{s}:{group}" for s, group in groups.items()) == expected
+
+
+def test_a_listing_that_goes_in_circles_is_survived() -> None:
+    """No service lists that; nothing hangs on one that does."""
+    assert set(lineage_groups(listing(shard("a", "b"), shard("b", "a")))) == {"a", "b"}
+
+
+def test_ten_thousand_shards_of_one_lineage_are_packed() -> None:
+    """Two generations that are all related, and a line of ten thousand."""
+    shards = [shard(f"p{i:05}", closed=True) for i in range(5_000)]
+    shards += [shard(f"q{i:05}", f"p{i:05}", f"p{(i + 1) % 5_000:05}") for i in range(5_000)]
+    shards += [shard(f"z{i:05}", f"z{i - 1:05}") for i in range(1, 10_000)]
+    listed = listing(*shards)
+    groups = lineage_groups(listed)
+    tasks = pack([planned(s, None, group) for s, group in groups.items()])
+    pack([planned(s, i % 9) for i, s in enumerate(groups)])
+
+    assert len(tasks) == 2

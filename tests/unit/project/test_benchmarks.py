@@ -1,0 +1,64 @@
+"""The benchmarks run, and print what they promise. No time is asserted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sink_smoothness", r"kinesis_ds against the model: rows/s \d+\.\d+, gaps"),
+        ("sink_hot_shard", r"\n +2 +[\d.]+ +[\d.]+ +\d+% +\d+%\n"),
+        ("sink_ordering", r"\n *10000 +on +\d+ +\d+ +[\d.]+%\n"),
+        ("sink_throughput", r"\n +task +10240 +async-kinesis +\d+ "),
+        ("scale", r"\nkinesis_ds +http2 +10 +[\d.]+ "),
+        ("stalled_shard", r"\n +http2 +not taken +[\d.]+ "),
+        ("back_pressure", r"\n\d+ records, 0 lost, 0 repeated\n"),
+        ("source_throughput", r"\n +1000 +2 +kinesis_ds +[\d.]+ "),
+        ("source_latency", r"\n +idle +http2 +3 +[\d.]+ "),
+        ("large_values", r"\n *read +kinesis_ds +4 +\d+ "),
+        ("decode", r"\n +1000 +[\d,]+ +[\d.]+ "),
+        ("agent_processes", r"\n +1000 +2 +[\d.]+ "),
+        ("aggregates", r"\n +taken apart +10000 +5 +[\d,]+ "),
+        ("planning", r"\n +1000 +a batch, all of it, without limits +[\d.]+ "),
+    ],
+    ids=[
+        "smoothness",
+        "hot shard",
+        "ordering",
+        "throughput of the sink",
+        "scale",
+        "stalled shard",
+        "back-pressure",
+        "source throughput",
+        "source latency",
+        "large values",
+        "decode",
+        "agent processes",
+        "aggregates",
+        "planning",
+    ],
+)
+def test_a_benchmark_ends_with_its_table(name: str, said: str) -> None:
+    """``--quick`` writes far less, and does all the same."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--quick"],
+        cwd=ROOT,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=840,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert re.search(said, done.stdout), done.stdout

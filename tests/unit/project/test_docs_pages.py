@@ -1,0 +1,69 @@
+"""Reference pages name what the code has: error conditions, states, counters, positions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kinesis_ds import errors
+from kinesis_ds.agent.efo.machine import State
+from kinesis_ds.agent.efo.runner import ShardCounters
+from kinesis_ds.agent.pool import PoolStatistics
+from kinesis_ds.plan.offsets import SourceOffset, decode_offset, encode_offset
+from kinesis_ds.wire.schema import source_ddl
+from kinesis_ds.writer.counters import SinkCounters
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [e for e in errors.KinesisConnectorError.__subclasses__() if e.__module__ == errors.__name__],
+    ids=lambda e: e.__name__,
+)
+def test_every_error_has_its_row(error: type[errors.KinesisConnectorError]) -> None:
+    """Under its condition, and among the passing ones only if it can pass."""
+    (row,) = [r for r in page("errors.md").splitlines() if r.startswith(f"| `{error.condition}` ")]
+    assert f"`{error.__name__}`" in row
+    passing = page("errors.md").partition("## That pass by themselves")[2]
+    assert (row in passing) == (error.retryable or error is errors.AgentError)
+
+
+def test_every_counter_and_state_is_explained() -> None:
+    """What a statistics file holds, its page names."""
+    text = page("statistics.md")
+    names = {f.name for f in (*fields(PoolStatistics), *fields(ShardCounters))}
+    names |= SinkCounters("s", 1, 1).snapshot().keys() | {s.value for s in State}
+
+    assert {n for n in names if f"`{n}`" not in text} == set()
+
+
+def test_every_column_is_explained() -> None:
+    """Of the source, with its type, and of the sink."""
+    source, _, sink = page("schema.md").partition("## Sink")
+
+    for name, kind in (column.split() for column in source_ddl(metadata=True).split(", ")):
+        assert f"| `{name}` | {kind} |" in source
+    for row in (
+        "`data` | binary or string",
+        "`partitionKey` | string",
+        "`explicitHashKey` | string",
+    ):
+        assert f"| {row} |" in sink
+
+
+def test_the_offset_that_is_shown_is_one() -> None:
+    """Decoded, and written back the same."""
+    shown = json.loads(page("offsets.md").partition("```json\n")[2].partition("```")[0])
+    offset = decode_offset(shown)
+
+    assert isinstance(offset, SourceOffset)
+    assert encode_offset(offset) == shown
+    assert len(next(iter(offset.streams.values())).shards) == 4
