@@ -46,5 +46,5 @@ def test_a_named_test_is_there(number: str, file: str, test: str) -> None:
 
 def test_every_story_is_in_the_table() -> None:
     """A file of tests/fault that covers no known failure says nothing to a reader of the table."""
-    stories = {str(p.relative_to(ROOT)) for p in (ROOT / "tests/fault").glob("test_*.py")}
+    stories = {str(p.relative_to(ROOT)) for p in (ROOT / "tests/fault").rglob("test_*.py")}
     assert stories - {file for _, file, _ in NAMED} == set()
