@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from kinesis_ds.errors import KinesisConnectorError
-    from kinesis_ds.options.table import Transport
+    from kinesis_ds.options.option import Transport
 
 SHARDS = 16
 RECORD_BYTES = 1000

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kinesis_ds.options.table import IGNORED, OPTIONS, REFUSED, Elsewhere, Option
+from kinesis_ds.options.foreign import IGNORED, REFUSED, ForeignOptions
+from kinesis_ds.options.table import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kinesis_ds.options.option import Option
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 
@@ -30,7 +36,7 @@ query is built (`load()` of a source, `start()` of a sink).
 * What a position may be has [a page of its own](positions.md).
 """
 
-_ELSEWHERE = """\
+_FOREIGN_OPTIONS = """\
 ## Options of other connectors
 
 Accepted without effect, so that a job of another connector runs unchanged:
@@ -57,7 +63,9 @@ def page() -> str:
         _section("Source and sink", both),
         _section("Source", source),
         _section("Sink", sink),
-        _ELSEWHERE.format(ignored=_elsewhere(IGNORED), refused=_elsewhere(REFUSED)),
+        _FOREIGN_OPTIONS.format(
+            ignored=_foreign_options(IGNORED), refused=_foreign_options(REFUSED)
+        ),
     ]
     return "\n".join(parts)
 
@@ -75,7 +83,7 @@ def _section(title: str, options: Iterable[Option]) -> str:
 
 def _row(option: Option) -> str:
     aliases = [f"`{alias}`" for alias in option.aliases]
-    aliases += [f"`{foreign.name}` ({foreign.form})" for foreign in option.foreign]
+    aliases += [f"`{foreign.name}` ({foreign.form})" for foreign in option.foreign_names]
     default = f"`{option.default}`" if option.default is not None else ""
     if option.batch_default is not None:
         default += f", in a batch read `{option.batch_default}`"
@@ -98,7 +106,7 @@ def _applies_to(option: Option) -> str:
     return ", ".join(found)
 
 
-def _elsewhere(options: Iterable[Elsewhere]) -> str:
+def _foreign_options(options: Iterable[ForeignOptions]) -> str:
     return "\n".join(
         f"| {', '.join(f'`{name}`' for name in of.names)} | {of.instead} |" for of in options
     )

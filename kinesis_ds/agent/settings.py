@@ -9,7 +9,7 @@ from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.plan.decoding import Decoding
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.parse import PollingOptions
+    from kinesis_ds.options.read import PollingOptions
     from kinesis_ds.plan.shards import Shard
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kinesis_ds.errors import OptionError
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.table import Transport
+    from kinesis_ds.options.option import Transport
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.table import Transport
+    from kinesis_ds.options.option import Transport
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import shown
-from kinesis_ds.options.table import (
-    FROM_SPARK,
-    IGNORED,
-    OPTIONS,
-    REFUSED,
-    WEAK_REGION_NAMES,
-    Kind,
-    Mode,
-    Option,
-)
+from kinesis_ds.options.foreign import IGNORED, REFUSED
+from kinesis_ds.options.table import FROM_SPARK, OPTIONS, WEAK_REGION_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kinesis_ds.options.option import Kind, Mode, Option
 
 # By the name in lower case, as Spark passes it on; what is told is the name as our tables have it.
 _BY_NAME = {
@@ -36,7 +30,7 @@ _MAX_KEY = 60
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenValue:
     """One value that the user gave."""
 
     name: str
@@ -48,8 +42,13 @@ class Given:
         """Whether the name is of connectors that pass over what a query has no use for."""
         return self.name.lower().startswith("kinesis.")
 
+    @property
+    def is_weak(self) -> bool:
+        """Whether this region was given by a name that yields to every other."""
+        return self.name.lower() in WEAK_REGION_NAMES
 
-class Typed:
+
+class GivenOptions:
     """What the user typed, told apart.
 
     Attributes:
@@ -60,7 +59,7 @@ class Typed:
     """
 
     def __init__(self, raw: Mapping[str, str], mode: Mode, kind: Kind | None) -> None:
-        self.given: dict[str, list[Given]] = {}
+        self.given: dict[str, list[GivenValue]] = {}
         self.values: dict[str, Any] = {}
         self.problems: list[str] = []
         self.without_effect: dict[str, str] = {}
@@ -85,7 +84,7 @@ class Typed:
             self.problems.append(_unknown(name, mode, hint=len(self.problems) < _MAX_HINTS))
         else:
             name, option, parse = _BY_NAME[key]
-            given = Given(name, text, parse)
+            given = GivenValue(name, text, parse)
             if mode in option.modes:
                 self.given.setdefault(option.key, []).append(given)
                 return
@@ -113,9 +112,9 @@ class Typed:
         if not found:
             return None
         if option.key == "region":
-            found.sort(key=lambda pair: is_weak(pair[0]))
+            found.sort(key=lambda pair: pair[0].is_weak)
             self.given["region"] = [one for one, _ in found]
-            found = [pair for pair in found if is_weak(pair[0]) == is_weak(found[0][0])]
+            found = [pair for pair in found if pair[0].is_weak == found[0][0].is_weak]
         first, value = found[0]
         others = [one.name for one, other in found[1:] if other != value]
         if others:
@@ -124,18 +123,13 @@ class Typed:
             )
         return value
 
-    def explained(self) -> tuple[str, ...]:
+    def without_effect_texts(self) -> tuple[str, ...]:
         """What has no effect, each with the reason."""
         return tuple(f"{name} ({why})" for name, why in self.without_effect.items())
 
-    def names(self, key: str) -> str:
+    def name_of(self, key: str) -> str:
         """The name by which an option was given."""
         return self.given[key][0].name if key in self.given else key
-
-
-def is_weak(given: Given) -> bool:
-    """Whether a region was given by a name that yields to every other."""
-    return given.name.lower() in WEAK_REGION_NAMES
 
 
 def _unknown(name: str, mode: Mode, *, hint: bool) -> str:

@@ -12,151 +12,29 @@ taken as they are; those that mean nothing here are named in one warning.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import OptionError
-from kinesis_ds.limits import (
-    GET_RECORDS_BYTES_PER_S,
-    GET_RECORDS_MAX_RECORDS,
-    GET_RECORDS_MIN_INTERVAL_S,
-)
 from kinesis_ds.options.aws import AwsOptions
-from kinesis_ds.options.given import Typed
-from kinesis_ds.options.rules import consumer_names, of_both, of_reading, of_writing, region
+from kinesis_ds.options.given import GivenOptions
+from kinesis_ds.options.read import PollingOptions, ReadOptions
+from kinesis_ds.options.rules import (
+    access_problems,
+    consumer_names,
+    reading_problems,
+    region_of_streams,
+    writing_problems,
+)
 from kinesis_ds.options.values import stream_arns, stream_names
+from kinesis_ds.options.write import AggregationOptions, WriteOptions
 from kinesis_ds.plan.stream import StreamId
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.table import ConsumerMode, Kind
-    from kinesis_ds.plan.start import EndingPosition, InitialPosition
+    from collections.abc import Mapping
+
+    from kinesis_ds.options.option import Kind
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StreamChoice:
-    """What the user says of one stream of a source.
-
-    Attributes:
-        consumer: Name of the consumer to register, or None to make one up.
-        registered: Name or ARN of a consumer that exists, or None to register one.
-    """
-
-    stream: StreamId
-    consumer: str | None = None
-    registered: str | None = None
-
-
-@dataclass(frozen=True)
-class PollingOptions:
-    """How fast one shard is polled."""
-
-    min_period_s: float = GET_RECORDS_MIN_INTERVAL_S
-    max_records: int = GET_RECORDS_MAX_RECORDS
-    bytes_per_s: int = GET_RECORDS_BYTES_PER_S
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """Options of a source. Durations in seconds, sizes in bytes.
-
-    Attributes:
-        consumer_names: What to register, one a stream, in order; empty when names are made up.
-        consumer_prefix: Goes before a name that is made up.
-        registered_consumers: Names or ARNs of consumers registered already, one a stream, in order.
-        max_records: Admitted to one micro-batch, and so ``max_bytes``.
-        without_effect: Options that were given and mean nothing to this query, and why.
-    """
-
-    streams: tuple[StreamId, ...]
-    aws: AwsOptions
-    mode: ConsumerMode
-    initial_position: InitialPosition
-    ending_position: EndingPosition
-    consumer_names: tuple[str, ...]
-    consumer_prefix: str
-    registered_consumers: tuple[str, ...]
-    register_timeout_s: float
-    deregister: bool
-    deregister_timeout_s: float
-    consumer_refresh_s: float
-    fail_on_data_loss: bool
-    max_records: int | None
-    max_bytes: int | None
-    parents_first: bool
-    deaggregate: bool
-    metadata: bool
-    polling: PollingOptions
-    shards_per_task: int | None
-    max_tasks: int | None
-    buffer_bytes: int
-    agent_processes: int
-    discovery_interval_s: float
-    idle_timeout_s: float
-    agent_host: str
-    diagnostics_dir: str | None
-    without_effect: tuple[str, ...] = ()
-
-    @property
-    def choices(self) -> tuple[StreamChoice, ...]:
-        """The streams, each with its consumer."""
-        none: tuple[None, ...] = (None,) * len(self.streams)
-        return tuple(
-            StreamChoice(stream, named, registered)
-            for stream, named, registered in zip(
-                self.streams,
-                self.consumer_names or none,
-                self.registered_consumers or none,
-                strict=True,
-            )
-        )
-
-
-@dataclass(frozen=True)
-class AggregationOptions:
-    """How rows are put together to one Kinesis record, and whether each carries an id."""
-
-    max_bytes: int
-    max_records: int
-    ids: bool = False
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """Options of a sink. Durations in seconds, sizes in bytes.
-
-    Attributes:
-        stream: Where rows go that name none themselves; None when each has to.
-        ordered: Whether records of one partition key are stored in row order.
-        aggregation: None: each row is a record of its own.
-        skip_oversized: Leave out rows that are too large, instead of failing.
-        ledger: Whether to keep account of finished batches.
-        checkpoint: The query's checkpoint location, where Spark tells it.
-    """
-
-    stream: StreamId | None
-    aws: AwsOptions
-    max_in_flight_records: int
-    max_in_flight_bytes: int
-    max_in_flight_requests: int
-    batch_max_records: int
-    batch_max_bytes: int
-    linger_s: float
-    ordered: bool
-    aggregation: AggregationOptions | None
-    skip_oversized: bool
-    retry_timeout_s: float
-    diagnostics_dir: str | None
-    ledger: bool = True
-    checkpoint: str | None = None
-    without_effect: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """What is written to, for messages."""
-        return f"stream {self.stream.label}" if self.stream else "the streams of column stream"
 
 
 def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:
@@ -169,14 +47,14 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
     Raises:
         OptionError: Naming every problem at once.
     """
-    typed = Typed(raw, "read", kind)
-    v = typed.values
-    problems = [*typed.problems, *of_both(typed), *of_reading(typed, kind)]
-    _raise(problems)
+    options = GivenOptions(raw, "read", kind)
+    v = options.values
+    problems = [*options.problems, *access_problems(options), *reading_problems(options, kind)]
+    _refuse(problems)
     streams = _streams(v)
     return ReadOptions(
         streams=streams,
-        aws=_aws(typed),
+        aws=_aws(options),
         mode=v["consumerMode"],
         initial_position=v["initialPosition"],
         ending_position=v["endingPosition"],
@@ -206,7 +84,7 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
         idle_timeout_s=v["subscriptionIdleTimeout"],
         agent_host=v["agentHost"],
         diagnostics_dir=v["diagnosticsDirectory"],
-        without_effect=typed.explained(),
+        without_effect=options.without_effect_texts(),
     )
 
 
@@ -220,9 +98,10 @@ def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> Writ
     Raises:
         OptionError: Naming every problem at once.
     """
-    typed = Typed(raw, "write", None)
-    v = typed.values
-    _raise([*typed.problems, *of_both(typed, needs_stream=not routed), *of_writing(typed)])
+    options = GivenOptions(raw, "write", None)
+    v = options.values
+    access = access_problems(options, needs_stream=not routed)
+    _refuse([*options.problems, *access, *writing_problems(options)])
     aggregation = None
     if v["aggregation"] or v["recordIds"]:
         aggregation = AggregationOptions(
@@ -231,7 +110,7 @@ def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> Writ
     checkpoint = next((x for k, x in raw.items() if k.lower() == "checkpointlocation"), None)
     return WriteOptions(
         stream=next(iter(_streams(v)), None),
-        aws=_aws(typed),
+        aws=_aws(options),
         max_in_flight_records=v["maxInFlightRecords"],
         max_in_flight_bytes=v["maxInFlightBytes"],
         max_in_flight_requests=v["maxInFlightRequests"],
@@ -245,7 +124,7 @@ def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> Writ
         diagnostics_dir=v["diagnosticsDirectory"],
         ledger=v["ledger"],
         checkpoint=checkpoint,
-        without_effect=typed.explained(),
+        without_effect=options.without_effect_texts(),
     )
 
 
@@ -283,10 +162,10 @@ def _streams(v: Mapping[str, Any]) -> tuple[StreamId, ...]:
     return tuple(StreamId(name) for name in v["streamName"] or ())
 
 
-def _aws(typed: Typed) -> AwsOptions:
-    v = typed.values
+def _aws(options: GivenOptions) -> AwsOptions:
+    v = options.values
     return AwsOptions(
-        region=region(typed),
+        region=region_of_streams(options),
         endpoint=v["endpoint"],
         access_key=v["awsAccessKey"],
         secret_key=v["awsSecretKey"],
@@ -299,7 +178,7 @@ def _aws(typed: Typed) -> AwsOptions:
     )
 
 
-def _raise(problems: list[str]) -> None:
+def _refuse(problems: list[str]) -> None:
     if problems:
         listed = "; ".join(f"({i}) {p}" for i, p in enumerate(problems, 1))
         raise OptionError(

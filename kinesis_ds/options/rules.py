@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.options.given import Typed, is_weak
 from kinesis_ds.options.positions import backwards
-from kinesis_ds.options.table import OPTIONS, Kind
+from kinesis_ds.options.table import OPTIONS
 from kinesis_ds.plan.start import InitialPosition, Latest, ShardPositions
 from kinesis_ds.plan.stream import region_of, same_stream
 
-# Of a consumer's name.
-_MAX_NAME = 128
+if TYPE_CHECKING:
+    from kinesis_ds.options.given import GivenOptions
+    from kinesis_ds.options.option import Kind
+
+_MAX_NAME_CHARS = 128
 
 
-def of_both(typed: Typed, *, needs_stream: bool = True) -> Iterator[str]:
+def access_problems(options: GivenOptions, *, needs_stream: bool = True) -> Iterator[str]:
     """Contradictions in who asks and where."""
-    given, v = typed.given, typed.values
+    given, v = options.given, options.values
     both = "streamName" in given and "streamARN" in given
     if both or (needs_stream and "streamName" not in given and "streamARN" not in given):
         yield "give streamName or streamARN (exactly one of them)"
@@ -28,9 +30,9 @@ def of_both(typed: Typed, *, needs_stream: bool = True) -> Iterator[str]:
         yield "sessionToken needs awsAccessKey and awsSecretKey"
     for key in ("roleExternalId", "roleSessionName", "stsEndpoint"):
         if key in given and "roleArn" not in given:
-            yield f"{typed.names(key)} needs roleArn"
+            yield f"{options.name_of(key)} needs roleArn"
     region = v["region"]
-    if region and not is_weak(given["region"][0]):
+    if region and not given["region"][0].is_weak:
         for key, other in (("streamARN", _arn_region(v)), ("endpoint", _endpoint_region(v))):
             # A server of one's own may take any region for its own.
             local = key == "streamARN" and v["endpoint"] and not _endpoint_region(v)
@@ -38,23 +40,23 @@ def of_both(typed: Typed, *, needs_stream: bool = True) -> Iterator[str]:
                 yield f"region is {region!r}, and {key} is in {other}; leave region out"
 
 
-def of_reading(typed: Typed, kind: Kind | None) -> Iterator[str]:
+def reading_problems(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
     """Contradictions in what is read, and how. What is of no use is added to what has no effect."""
-    yield from _out_of_place(typed, kind)
-    yield from _consumers(typed)
-    if "shardsPerTask" in typed.given and "maxPartitions" in typed.given:
+    yield from _out_of_place(options, kind)
+    yield from _consumers(options)
+    if "shardsPerTask" in options.given and "maxPartitions" in options.given:
         yield "give shardsPerTask or maxPartitions, not both"
-    if typed.values["transport"] == "http2" and _is_plain(typed.values["endpoint"]):
+    if options.values["transport"] == "http2" and _is_plain(options.values["endpoint"]):
         yield (
             "transport is http2, and endpoint is without TLS; give an https:// endpoint or leave "
             "transport out"
         )
-    yield from _positions(typed, kind)
+    yield from _positions(options, kind)
 
 
-def of_writing(typed: Typed) -> Iterator[str]:
+def writing_problems(options: GivenOptions) -> Iterator[str]:
     """Contradictions in how it is written."""
-    given, v = typed.given, typed.values
+    given, v = options.given, options.values
     if len(named_streams(v)) > 1:
         yield (
             "a sink writes to one stream, or to those that a column stream names row by row; leave "
@@ -68,30 +70,30 @@ def of_writing(typed: Typed) -> Iterator[str]:
                 yield f"{key} needs aggregation=true"
 
 
-def _out_of_place(typed: Typed, kind: Kind | None) -> Iterator[str]:
+def _out_of_place(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
     """Options of another kind of query, or of another way to read, than this one."""
-    mode = typed.values["consumerMode"]
+    mode = options.values["consumerMode"]
     for option in OPTIONS:
-        for given in typed.given.get(option.key, []):
+        for given in options.given.get(option.key, []):
             if kind == "batch" and option.kind == "stream":
-                typed.without_effect[given.name] = "an option of streaming queries"
+                options.without_effect[given.name] = "an option of streaming queries"
             elif kind == "stream" and option.kind == "batch":
                 yield f"{given.name} is an option of batch reads (spark.read) only"
             elif mode and option.consumer not in (None, mode):
                 why = f"an option of consumerMode {option.consumer}, and this query's is {mode}"
-                if given.is_lenient or "consumerMode" not in typed.given:
-                    typed.without_effect[given.name] = why
+                if given.is_lenient or "consumerMode" not in options.given:
+                    options.without_effect[given.name] = why
                 else:
                     yield f"{given.name} is {why}"
 
 
-def _consumers(typed: Typed) -> Iterator[str]:
-    given, v = typed.given, typed.values
+def _consumers(options: GivenOptions) -> Iterator[str]:
+    given, v = options.given, options.values
     streams = named_streams(v)
     registered = v["registeredConsumerId"]
     for key in ("consumerName", "consumerNamePrefix"):
         if key in given and "registeredConsumerId" in given:
-            yield f"give {typed.names(key)} or registeredConsumerId, not both"
+            yield f"give {options.name_of(key)} or registeredConsumerId, not both"
     if v["requireConsumerDeregistration"] and "registeredConsumerId" in given:
         yield (
             "requireConsumerDeregistration is of consumers that the query registers, and "
@@ -102,8 +104,11 @@ def _consumers(typed: Typed) -> Iterator[str]:
     names = v["consumerName"]
     if names and streams and len(names) not in (1, len(streams)):
         yield f"consumerName lists {len(names)} names; give one, or one for each of the streams"
-    if names and any(len(name) > _MAX_NAME for name in consumer_names(v, 1)):
-        yield f"consumerNamePrefix and consumerName are together longer than {_MAX_NAME} characters"
+    if names and any(len(name) > _MAX_NAME_CHARS for name in consumer_names(v, 1)):
+        yield (
+            "consumerNamePrefix and consumerName are together longer than "
+            f"{_MAX_NAME_CHARS} characters"
+        )
     if not registered:
         return
     if streams and len(registered) != len(streams):
@@ -124,15 +129,15 @@ def _consumers(typed: Typed) -> Iterator[str]:
                 yield f"the consumer {consumer} belongs to another stream than {stream}"
 
 
-def _positions(typed: Typed, kind: Kind | None) -> Iterator[str]:
-    start, end = typed.values["initialPosition"], typed.values["endingPosition"]
+def _positions(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
+    start, end = options.values["initialPosition"], options.values["endingPosition"]
     for key, position in (("initialPosition", start), ("endingPosition", end)):
         if isinstance(position, ShardPositions):
-            yield from _streams_of(position, typed.names(key), named_streams(typed.values))
+            yield from _streams_of(position, options.name_of(key), named_streams(options.values))
     if kind == "batch" and (isinstance(start, Latest) or _has_latest(start)):
         yield (
-            f"{typed.names('initialPosition')} is latest, and nothing comes after it in a batch "
-            "read; give earliest, at_timestamp or a position by shard"
+            f"{options.name_of('initialPosition')} is latest, and nothing comes after it in a "
+            "batch read; give earliest, at_timestamp or a position by shard"
         )
     if start is not None and end is not None and kind != "stream":
         for problem in backwards(start, end):
@@ -201,9 +206,9 @@ def _endpoint_region(v: Mapping[str, Any]) -> str | None:
     return found[1].lower() if found else None
 
 
-def region(typed: Typed) -> str | None:
+def region_of_streams(options: GivenOptions) -> str | None:
     """The region of the streams, as far as it was said."""
-    v = typed.values
+    v = options.values
     found = _arn_region(v) or _endpoint_region(v)
-    strong = v["region"] and not is_weak(typed.given["region"][0])
+    strong = v["region"] and not options.given["region"][0].is_weak
     return v["region"] if strong or not found else found

@@ -5,9 +5,6 @@ Parsing, error texts and the reference page all come from here. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
 from kinesis_ds.limits import (
     GET_RECORDS_BYTES_PER_S,
     GET_RECORDS_MAX_RECORDS,
@@ -19,68 +16,8 @@ from kinesis_ds.limits import (
     RECORD_MAX_BYTES,
 )
 from kinesis_ds.options import values as kinds
+from kinesis_ds.options.option import ForeignName, Mode, Option
 from kinesis_ds.options.positions import ending_position, initial_position
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-Mode = Literal["read", "write"]
-Kind = Literal["stream", "batch"]
-ConsumerMode = Literal["efo", "polling"]
-Transport = Literal["auto", "http1", "http2"]
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A name that another connector gives an option, with values of a form of its own.
-
-    Attributes:
-        name: As it is typed there.
-        parse: Reads its values.
-        form: What they are, for the reference page.
-    """
-
-    name: str
-    parse: Callable[[str], Any]
-    form: str
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option.
-
-    Attributes:
-        key: Its name.
-        parse: Makes a value of its text, or raises ``ValueError`` with the form expected.
-        doc: What it does, for the reference page.
-        default: In the form that users type.
-        batch_default: The same for batch reads, where it differs.
-        aliases: Other names, for values of the same form.
-        foreign: Other names, for values of another form.
-        modes: Whether it is of reading, of writing or of both.
-        kind: The one kind of reads that it is of, if it is not of both.
-        consumer: The one way to read that it is of, if it is not of both.
-        secret: Whether its value must be in no message.
-    """
-
-    key: str
-    parse: Callable[[str], Any]
-    doc: str
-    default: str | None = None
-    batch_default: str | None = None
-    aliases: tuple[str, ...] = ()
-    foreign: tuple[Foreign, ...] = ()
-    modes: frozenset[Mode] = field(default_factory=lambda: frozenset({"read", "write"}))
-    kind: Kind | None = None
-    consumer: ConsumerMode | None = None
-    secret: bool = False
-
-    @property
-    def parsers(self) -> Mapping[str, Callable[[str], Any]]:
-        """Every name of the option, with what reads the values given by that name."""
-        own = dict.fromkeys((self.key, *self.aliases), self.parse)
-        return own | {foreign.name: foreign.parse for foreign in self.foreign}
-
 
 _READ: frozenset[Mode] = frozenset({"read"})
 _WRITE: frozenset[Mode] = frozenset({"write"})
@@ -248,8 +185,10 @@ _WHAT_IS_READ: tuple[Option, ...] = (
         kinds.duration(1, 3600),
         "How often the list of shards is refreshed.",
         default="10s",
-        foreign=tuple(
-            Foreign(name, kinds.jvm_duration(1, 3600), "milliseconds, or with a unit; at least 1s")
+        foreign_names=tuple(
+            ForeignName(
+                name, kinds.jvm_duration(1, 3600), "milliseconds, or with a unit; at least 1s"
+            )
             for name in ("kinesis.describeShardInterval", "kinesis.client.describeShardInterval")
         ),
         modes=_READ,
@@ -348,8 +287,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
         "Time between two reads of a shard, at least. Kinesis allows five a second, to all readers "
         "of a shard together.",
         default="200ms",
-        foreign=(
-            Foreign(
+        foreign_names=(
+            ForeignName(
                 "kinesis.getRecords.fetchIntervalMs",
                 kinds.jvm_duration(GET_RECORDS_MIN_INTERVAL_S, 3600),
                 "milliseconds",
@@ -470,11 +409,11 @@ _WRITING: tuple[Option, ...] = (
         "How long a record waits for others of its shard to fill a request or an aggregate with. "
         "The end of a task's rows ends the wait.",
         default="100ms",
-        foreign=(
-            Foreign(
+        foreign_names=(
+            ForeignName(
                 "kinesis.sink.recordMaxBufferedTimeMs", kinds.jvm_duration(0, 60), "milliseconds"
             ),
-            Foreign(
+            ForeignName(
                 "kinesis.executor.recordMaxBufferedTime", kinds.jvm_duration(0, 60), "milliseconds"
             ),
         ),
@@ -554,7 +493,9 @@ _WRITING: tuple[Option, ...] = (
         kinds.duration(1, 3600),
         "How long one record is retried before its task fails.",
         default="120s",
-        foreign=(Foreign("kinesis.sink.recordTtl", kinds.jvm_duration(1, 3600), "milliseconds"),),
+        foreign_names=(
+            ForeignName("kinesis.sink.recordTtl", kinds.jvm_duration(1, 3600), "milliseconds"),
+        ),
         modes=_WRITE,
     ),
 )
@@ -573,111 +514,3 @@ OPTIONS: tuple[Option, ...] = (
 
 # Keys that Spark itself puts among a source's or sink's options.
 FROM_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """Options of other connectors that are none here, and what there is instead."""
-
-    names: tuple[str, ...]
-    instead: str
-
-
-IGNORED: tuple[Elsewhere, ...] = (
-    Elsewhere(
-        ("maxFetchDuration", "coalesceThresholdBlockSize", "coalesceBinSize"),
-        "records are not fetched ahead by Spark jobs; fetchBufferSize bounds what is buffered",
-    ),
-    Elsewhere(("maxShardsPerDescribe",), "the list of shards is read to its end, page by page"),
-    Elsewhere(
-        ("kinesis.maxFetchRecordsPerShard", "kinesis.executor.maxFetchRecordsPerShard"),
-        "maxRecordsPerTrigger and maxBytesPerTrigger bound a batch, over all shards",
-    ),
-    Elsewhere(
-        ("kinesis.maxFetchTimePerShardSec", "kinesis.executor.maxFetchTimeInMs"),
-        "a batch holds what has been received when it is planned and waits for nothing",
-    ),
-    Elsewhere(
-        (
-            "kinesis.metadataCommitterType",
-            "kinesis.metadataPath",
-            "kinesis.metadataNumRetries",
-            "kinesis.metadataRetryIntervalsMs",
-            "kinesis.metadataMaxRetryIntervalMs",
-            "kinesis.dynamodb.tableName",
-            "kinesis.minBatchesToRetain",
-            "kinesis.internal.maintenanceTaskIntervalSec",
-            "kinesis.executor.metadata.committer",
-            "kinesis.executor.metadata.path",
-        ),
-        "where a batch ends is in Spark's own checkpoint, and nowhere else",
-    ),
-    Elsewhere(
-        (
-            "kinesis.clientNumRetries",
-            "kinesis.clientRetryIntervalsMs",
-            "kinesis.clientMaxRetryIntervalMs",
-            "kinesis.client.numRetries",
-            "kinesis.client.retryIntervalMs",
-            "kinesis.client.maxRetryIntervalMs",
-            "kinesis.subscribeToShard.timeoutSec",
-            "kinesis.subscribeToShard.maxRetries",
-        ),
-        "what may pass is retried, with growing pauses",
-    ),
-    Elsewhere(
-        (
-            "kinesis.checkNewRecordThreads",
-            "kinesis.client.maxParallelThreads",
-            "kinesis.internal.avoidEmptyBatches",
-            "kinesis.client.avoidEmptyBatches",
-        ),
-        "whether there are new records is known without asking the service",
-    ),
-    Elsewhere(
-        (
-            "kinesis.internal.dataQueueCapacity",
-            "kinesis.internal.maxDataQueueEmptyCount",
-            "kinesis.internal.dataQueueWaitTimeoutSec",
-        ),
-        "a task reads the range it was given and waits for no more; fetchBufferSize bounds memory",
-    ),
-    Elsewhere(
-        ("kinesis.executor.addIdleTimeBetweenReads", "kinesis.executor.idleTimeBetweenReadsInMs"),
-        "a shard without new records is polled less and less often; minFetchPeriod is the least",
-    ),
-    Elsewhere(("awsUseInstanceProfile",), "the AWS credential chain asks the instance's profile"),
-    Elsewhere(
-        (
-            "kinesis.sink.flushWaitTimeMs",
-            "kniesis.executor.flushwaittimemillis",
-        ),
-        "a task ends as soon as all its records are acknowledged",
-    ),
-    Elsewhere(
-        ("kinesis.sink.maxConnections", "kinesis.executor.maxConnections"),
-        "maxInFlightRequests bounds the requests under way",
-    ),
-)
-
-REFUSED: tuple[Elsewhere, ...] = (
-    Elsewhere(
-        ("serviceCredential",),
-        "it is known to Databricks only; give roleArn, or keys, or leave it to the AWS credential "
-        "chain",
-    ),
-    Elsewhere(
-        ("kinesis.credentialProviderClass", "kinesis.credentialProviderParam"),
-        "it names a class on the JVM; give roleArn, or keys, or leave it to the AWS credential "
-        "chain, which takes a credential_process from the AWS config file",
-    ),
-    Elsewhere(
-        (
-            "kinesis.sink.proxyAddress",
-            "kinesis.sink.proxyPort",
-            "kinesis.sink.proxyUsername",
-            "kinesis.sink.proxyPassword",
-        ),
-        "set HTTPS_PROXY in the environment of driver and executors",
-    ),
-)

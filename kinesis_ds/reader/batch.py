@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.options.aws import AwsOptions
-    from kinesis_ds.options.parse import ReadOptions
+    from kinesis_ds.options.read import ReadOptions
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import EndingPosition, InitialPosition
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kinesis_ds.agent.interface import Agents
     from kinesis_ds.options.aws import AwsOptions
-    from kinesis_ds.options.parse import ReadOptions, StreamChoice
+    from kinesis_ds.options.read import ReadOptions, StreamChoice
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import Start
     from kinesis_ds.plan.tasks import PlannedRange

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.errors import DataLossError
-    from kinesis_ds.options.parse import ReadOptions, StreamChoice
+    from kinesis_ds.options.read import ReadOptions, StreamChoice
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import Start
 

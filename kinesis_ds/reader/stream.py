@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from kinesis_ds.options.parse import ReadOptions
+    from kinesis_ds.options.read import ReadOptions
 
 
 class KinesisStreamReader(StreamReaderBase):

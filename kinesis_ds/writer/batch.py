@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.options.write import WriteOptions
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from kinesis_ds.writer.results import (
 from kinesis_ds.writer.scheduler import Lanes, RetriesExhausted, Settled
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.options.write import WriteOptions
     from kinesis_ds.plan.stream import StreamId
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.inflight import InFlightWindow

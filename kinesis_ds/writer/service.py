@@ -36,7 +36,7 @@ from kinesis_ds.writer.request_body import put_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.options.write import WriteOptions
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.stream import StreamId, StreamInfo
     from kinesis_ds.writer.pacing import Pace

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.session import get_session
 
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
-from kinesis_ds.options.parse import WriteOptions, log_without_effect
+from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.writer.ledger import Ledger
 from kinesis_ds.writer.ledger_format import Entry, Written
 from kinesis_ds.writer.rows import arrow_columns, row_columns
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
+
+    from kinesis_ds.options.write import WriteOptions
 
 logger = logging.getLogger(__name__)
 

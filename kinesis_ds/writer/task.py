@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kinesis_ds.options.parse import WriteOptions
+    from kinesis_ds.options.write import WriteOptions
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.rows import Columns
 

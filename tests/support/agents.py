@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
 from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.limits import MIB
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, Position
 from kinesis_ds.plan.shards import Shard
 from kinesis_ds.testing.hashing import hash_of

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from kinesis_ds.options.parse import ReadOptions, parse_read_options
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.options.read import ReadOptions
 from kinesis_ds.plan.offsets import InitialOffset, Offset, decode_offset, encode_offset
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.task import read_planned

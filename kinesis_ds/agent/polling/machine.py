@@ -78,7 +78,7 @@ from kinesis_ds.plan.position import (
 )
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.parse import PollingOptions
+    from kinesis_ds.options.read import PollingOptions
 
 # At the tip, an empty answer doubles the pause up to this: the most by which the first record after
 # a silence is late. As long as a record may take to become readable anyway ("typically less than

@@ -21,7 +21,7 @@ from kinesis_ds.codecs import dumps, loads
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError, shown
 from kinesis_ds.limits import MIB
 from kinesis_ds.options.aws import AwsOptions
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import Position, parse_position
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard

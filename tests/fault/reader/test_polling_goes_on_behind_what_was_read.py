@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_ds.limits import MIB
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import AtTimestamp
 from kinesis_ds.testing import Delay, Fault, Refuse, Settings
 from tests.fault.conftest import Serve, StartAgent

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_ds.errors import DataLossError
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.testing import Fault, KinesisServer, Refuse
 from kinesis_ds.testing.errors import ServiceError
 from tests.fault.conftest import Serve, StartAgent

@@ -45,7 +45,7 @@ from kinesis_ds.errors import (
     TransientError,
 )
 from kinesis_ds.limits import MIB
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import TRIM_HORIZON, After, At, AtTimestamp, Position
 
 WALL_MS = 1_700_000_000_000

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kinesis_ds.errors import OptionError
+from kinesis_ds.options.foreign import IGNORED, REFUSED
 from kinesis_ds.options.parse import parse_read_options, parse_write_options
-from kinesis_ds.options.table import IGNORED, OPTIONS, REFUSED
+from kinesis_ds.options.table import OPTIONS
 from kinesis_ds.options.times import java_time_ms, time_ms
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

@@ -13,13 +13,9 @@ import pytest
 from integration.jobs import job_for_awslabs, job_for_databricks
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB
-from kinesis_ds.options.parse import (
-    ReadOptions,
-    log_without_effect,
-    parse_read_options,
-    parse_write_options,
-)
-from kinesis_ds.options.table import IGNORED, REFUSED
+from kinesis_ds.options.foreign import IGNORED, REFUSED
+from kinesis_ds.options.parse import log_without_effect, parse_read_options, parse_write_options
+from kinesis_ds.options.read import ReadOptions
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp
 from kinesis_ds.plan.stream import StreamId
 

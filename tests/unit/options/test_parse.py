@@ -11,16 +11,11 @@ import pytest
 from kinesis_ds.errors import OptionError
 from kinesis_ds.limits import MIB
 from kinesis_ds.options.aws import AwsOptions
-from kinesis_ds.options.parse import (
-    AggregationOptions,
-    PollingOptions,
-    ReadOptions,
-    WriteOptions,
-    parse_read_options,
-    parse_write_options,
-    stream_named,
-)
-from kinesis_ds.options.table import OPTIONS, Option
+from kinesis_ds.options.option import Option
+from kinesis_ds.options.parse import parse_read_options, parse_write_options, stream_named
+from kinesis_ds.options.read import PollingOptions, ReadOptions
+from kinesis_ds.options.table import OPTIONS
+from kinesis_ds.options.write import AggregationOptions, WriteOptions
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp
 from kinesis_ds.plan.start import Latest
 from kinesis_ds.plan.stream import StreamId

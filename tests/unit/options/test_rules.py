@@ -8,7 +8,8 @@ from typing import Literal
 import pytest
 
 from kinesis_ds.errors import OptionError
-from kinesis_ds.options.parse import ReadOptions, parse_read_options, parse_write_options
+from kinesis_ds.options.parse import parse_read_options, parse_write_options
+from kinesis_ds.options.read import ReadOptions
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
 from kinesis_ds.plan.start import Latest, ShardPositions
 from kinesis_ds.plan.stream import StreamId

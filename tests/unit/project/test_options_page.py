@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from devtools.options_page import PAGE, page
-from kinesis_ds.options.table import IGNORED, OPTIONS, REFUSED
+from kinesis_ds.options.foreign import IGNORED, REFUSED
+from kinesis_ds.options.table import OPTIONS
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -27,7 +27,7 @@ from tests.support.builders import listing, shard
 from tests.support.fast import SPEED, fast_network
 
 if TYPE_CHECKING:
-    from kinesis_ds.options.parse import ReadOptions
+    from kinesis_ds.options.read import ReadOptions
     from kinesis_ds.plan.batch import End
     from kinesis_ds.plan.ranges import Start
     from kinesis_ds.plan.shards import ShardMap

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kinesis_ds.errors import InternalError, OffsetError, StreamRecreatedError
-from kinesis_ds.options.parse import StreamChoice, parse_read_options
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.options.read import StreamChoice
 from kinesis_ds.plan.offsets import InitialOffset, SourceOffset, StreamOffset, encode_offset
 from kinesis_ds.plan.position import TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.plan.stream import StreamId, StreamInfo

@@ -47,7 +47,7 @@ from kinesis_ds.errors import (
     TransientError,
 )
 from kinesis_ds.limits import KIB, MIB
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import TRIM_HORIZON, After, At, AtTimestamp, Position
 
 DAY_S = 24 * 3600.0

@@ -22,7 +22,7 @@ from kinesis_ds.aws.connection import Answer
 from kinesis_ds.aws.errors import service_error
 from kinesis_ds.errors import AccessError, InternalError, KinesisConnectorError
 from kinesis_ds.limits import KIB, MIB
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import ARRIVED_S, record

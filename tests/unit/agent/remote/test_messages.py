@@ -12,7 +12,7 @@ from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import AccessError, AgentError, InternalError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.options.aws import AwsOptions
-from kinesis_ds.options.parse import PollingOptions
+from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard
