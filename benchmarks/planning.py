@@ -23,10 +23,11 @@ from kinesis_ds.agent.buffer import Held, ShardBuffer
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.plan.limits import Limits, admit
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset, decode_offset, encode_offset
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, Position
 from kinesis_ds.plan.ranges import ShardRange, advance, has_news, ranges
 from kinesis_ds.plan.shards import Shard
-from kinesis_ds.plan.tasks import PlannedRange, pack
+from kinesis_ds.plan.tasks import pack
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.wire.decode import Records
 from kinesis_ds.wire.schema import RECORD_SCHEMA

@@ -19,8 +19,8 @@ from kinesis_ds.agent import range_client as agent_client
 from kinesis_ds.errors import AgentError, DataLossError
 from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.plan.offsets import InitialOffset, SourceOffset
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After
-from kinesis_ds.plan.tasks import PlannedRange
 from kinesis_ds.plan.ticket import AgentAddress
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.task import read_planned

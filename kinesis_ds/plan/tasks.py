@@ -7,19 +7,17 @@ first: tasks run in any order, so nothing else keeps the records of one key in o
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import MIB
-from kinesis_ds.plan.decoding import Decoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
-    from kinesis_ds.plan.ticket import AgentAddress
 
 # A task costs Spark tens of milliseconds, in which an agent gives several MiB: smaller tasks would
 # cost more than they carry. Larger ones would leave cores idle in a batch of a second.
@@ -171,35 +169,3 @@ def _root(tied: dict[str, str], shard_id: str) -> str:
         tied[shard_id] = tied[above]
         shard_id = above
     return shard_id
-
-
-@dataclass(frozen=True)
-class PlannedRange:
-    """The records of a shard in ``(start, end]`` and who may hold them.
-
-    Attributes:
-        records: How many there are, where the agent knew when it was planned.
-        agent: The agent that holds the range, or None when it is to be read from Kinesis.
-        fail_on_data_loss: Whether the task fails when Kinesis no longer holds all of the range, or
-            warns and returns what is left.
-        nbytes: How large they are, where the agent knew.
-        lineage: Ranges of one stream with the same name here are read by one task, in the order in
-            which they were planned. Empty: the range goes anywhere.
-        decoding: In what form records come that are read from Kinesis; an agent knows by itself.
-    """
-
-    stream: str
-    stream_arn: str
-    shard_id: str
-    start: Position
-    end: Position
-    records: int | None
-    agent: AgentAddress | None
-    fail_on_data_loss: bool = True
-    nbytes: int | None = None
-    lineage: str = ""
-    decoding: Decoding = field(default_factory=Decoding)
-
-    @property
-    def label(self) -> str:
-        return f"shard {self.shard_id} of stream {self.stream}"

@@ -16,14 +16,15 @@ from kinesis_ds.errors import OptionError
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.plan.batch import batch_ranges
 from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, AtTimestamp
 from kinesis_ds.plan.start import Latest, ShardPositions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
-from kinesis_ds.plan.tasks import PlannedRange, lineage_groups, pack
+from kinesis_ds.plan.tasks import lineage_groups, pack
 from kinesis_ds.reader.expiry import lost_before_start
 from kinesis_ds.reader.partition import RangePartition
-from kinesis_ds.reader.plainly import plainly
 from kinesis_ds.reader.task import read_all
+from kinesis_ds.reader.without_traceback import without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +52,7 @@ class KinesisBatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    @plainly
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks of the read. Takes one to two seconds where it is to end at ``latest``.
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Agents
     from kinesis_ds.options.aws import AwsOptions
     from kinesis_ds.options.read import ReadOptions, StreamChoice
+    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import Start
-    from kinesis_ds.plan.tasks import PlannedRange
 
 logger = logging.getLogger(__name__)
 

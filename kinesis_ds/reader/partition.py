@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
-    from kinesis_ds.plan.tasks import PlannedRange
+    from kinesis_ds.plan.planned_range import PlannedRange
 
 
 class RangePartition(InputPartition):

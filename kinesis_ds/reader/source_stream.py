@@ -17,11 +17,12 @@ from kinesis_ds.aws.streams import (
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.plan.offsets import StreamOffset
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, Position, ShardEnd, precedes
 from kinesis_ds.plan.ranges import ShardRange, advance, has_news, ranges
 from kinesis_ds.plan.start import first_positions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
-from kinesis_ds.plan.tasks import PlannedRange, lineage_groups
+from kinesis_ds.plan.tasks import lineage_groups
 from kinesis_ds.reader.discovery import Discovery, recreated, shard_gone
 from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
 

@@ -13,8 +13,8 @@ from kinesis_ds.plan.offsets import InitialOffset, Offset, decode_offset, encode
 from kinesis_ds.plan.tasks import pack
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.partition import RangePartition
-from kinesis_ds.reader.plainly import plainly
 from kinesis_ds.reader.task import read_all
+from kinesis_ds.reader.without_traceback import without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,12 +48,12 @@ class KinesisStreamReader(StreamReaderBase):
     def getDefaultReadLimit(self) -> ReadLimit:
         return usual_limit(self._options.max_records, self._options.max_bytes)
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
         self._running().prepare_available_now()
 
     # PySpark 4.0 and 4.1 call it without arguments, later versions with both.
-    @plainly
+    @without_traceback
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
@@ -63,11 +63,11 @@ class KinesisStreamReader(StreamReaderBase):
             return start
         return encode_offset(latest)
 
-    @plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._coordinator.report() if self._coordinator is not None else None
 
-    @plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = self._running().plan(decode_offset(start), self._decoded(end))
         tasks = pack(planned, self._options.shards_per_task, self._options.max_tasks)
@@ -78,7 +78,7 @@ class KinesisStreamReader(StreamReaderBase):
             raise InternalError(f"{partition!r} is not a range of a shard.")
         return read_all(partition.ranges, self._options.aws)
 
-    @plainly
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
         self._running().commit(decode_offset(end))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinesis_ds.options.aws import AwsOptions
-    from kinesis_ds.plan.tasks import PlannedRange
+    from kinesis_ds.plan.planned_range import PlannedRange
 
 logger = logging.getLogger(__name__)
 

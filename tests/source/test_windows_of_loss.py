@@ -24,7 +24,7 @@ from tests.support.polling import eventually
 if TYPE_CHECKING:
     import contextlib
 
-    from kinesis_ds.plan.tasks import PlannedRange
+    from kinesis_ds.plan.planned_range import PlannedRange
 
 
 @pytest.fixture(params=["efo", "polling"])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_ds.clock import Clock
-    from kinesis_ds.plan.tasks import PlannedRange
+    from kinesis_ds.plan.planned_range import PlannedRange
 
 # ``KINESIS_AGENT_PROCESSES=2 pytest tests/fault tests/source`` runs the stories of queries over so
 # many agent processes.

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.position import Position
-    from kinesis_ds.plan.tasks import PlannedRange
     from kinesis_ds.testing.log import StoredRecord
 
 # A row as Spark gets it, all columns in their order, and what a task returns.

@@ -15,11 +15,11 @@ from kinesis_ds.agent.efo import machine
 from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.options.parse import parse_read_options, parse_write_options
 from kinesis_ds.plan.offsets import InitialOffset, SourceOffset, StreamOffset
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.start import Latest
 from kinesis_ds.plan.stream import StreamId
-from kinesis_ds.plan.tasks import PlannedRange
 from kinesis_ds.plan.ticket import AgentAddress
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.stream import KinesisStreamReader

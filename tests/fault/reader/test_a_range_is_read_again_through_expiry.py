@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, Position
-from kinesis_ds.plan.tasks import PlannedRange
 from kinesis_ds.testing import Delay, Fault, KinesisServer, Refuse, ScaledClock, Settings
 from tests.fault.conftest import Serve
 from tests.support.agents import FIRST, STREAM, numbered

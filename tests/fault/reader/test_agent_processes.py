@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_ds.agent.remote.child import Patience
-    from kinesis_ds.plan.tasks import PlannedRange
+    from kinesis_ds.plan.planned_range import PlannedRange
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
 

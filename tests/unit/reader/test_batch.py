@@ -29,9 +29,9 @@ from tests.support.fast import SPEED, fast_network
 if TYPE_CHECKING:
     from kinesis_ds.options.read import ReadOptions
     from kinesis_ds.plan.batch import End
+    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.ranges import Start
     from kinesis_ds.plan.shards import ShardMap
-    from kinesis_ds.plan.tasks import PlannedRange
 
 NOW_MS = 7_000
 NOW, END, TRIM, LATEST = AtTimestamp(NOW_MS), SHARD_END, TRIM_HORIZON, Latest()

@@ -10,8 +10,8 @@ import pytest
 
 from kinesis_ds.errors import AgentError, DataLossError, InternalError
 from kinesis_ds.options.aws import AwsOptions
+from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
-from kinesis_ds.plan.tasks import PlannedRange
 from kinesis_ds.plan.ticket import AgentAddress
 from kinesis_ds.reader import task
 from kinesis_ds.wire.schema import SOURCE_SCHEMA

@@ -1,4 +1,4 @@
-"""Errors for whoever reads Spark's output."""
+"""Keep Python tracebacks out of what Spark shows for the connector's own errors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from kinesis_ds.errors import KinesisConnectorError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def plainly(method: F) -> F:
-    """Let the connector's errors through without the frames that led to them.
+def without_traceback(method: F) -> F:
+    """Raise the connector's errors from ``method`` without the frames that led to them.
 
-    Spark shows the whole Python traceback; what the user needs is the one sentence at its end.
+    Spark prints the whole Python traceback, and the user needs only the sentence at its end. Other
+    exceptions pass unchanged.
     """
 
     @functools.wraps(method)
