@@ -25,6 +25,7 @@ from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.aws.streams import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
+from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class ShardAgent:
             diagnose=self._diagnose,
             changed=self._changed,
             silence_s=options.silence_s,
-            decoding=options.decoding(shard),
+            decoding=decoding_of(shard, options),
         )
         moved = self._host.tell if self._told is None else self._told(shard.shard_id)
         buffer = ShardBuffer(shard.shard_id, position, self._pool, moved)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
-from kinesis_ds.plan.decoding import Decoding
 
 if TYPE_CHECKING:
     from kinesis_ds.options.read import PollingOptions
-    from kinesis_ds.plan.shards import Shard
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,3 @@ class AgentOptions:
     retention_s: float | None = None
     deaggregate: bool = True
     metadata: bool = False
-
-    def decoding(self, shard: Shard) -> Decoding:
-        """How the records of a shard are decoded, here and by a task that reads them itself."""
-        return Decoding(shard.hash_range, self.deaggregate, self.metadata)

@@ -15,7 +15,7 @@ from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import OptionError
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.plan.batch import batch_ranges
-from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, AtTimestamp
 from kinesis_ds.plan.start import Latest, ShardPositions
@@ -179,7 +179,7 @@ def _ranges(
             agent=None,
             fail_on_data_loss=options.fail_on_data_loss,
             lineage=group if options.parents_first else "",
-            decoding=Decoding(listed[shard_id].hash_range, options.deaggregate, options.metadata),
+            decoding=decoding_of(listed[shard_id], options),
         )
         for shard_id, group in lineage_groups(listed, ranges).items()
     ]

@@ -15,7 +15,7 @@ from kinesis_ds.aws.streams import (
     registered_consumer,
 )
 from kinesis_ds.errors import InternalError, KinesisConnectorError
-from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, Position, ShardEnd, precedes
@@ -312,7 +312,7 @@ class StreamReading:
                     fail_on_data_loss=self._options.fail_on_data_loss,
                     nbytes=held.nbytes if held is not None else None,
                     lineage=tied.get(shard_range.shard_id, ""),
-                    decoding=self._decoding(shard_range.shard_id),
+                    decoding=decoding_of(self.listed.get(shard_range.shard_id), self._options),
                 )
             )
         order = {shard_id: i for i, shard_id in enumerate(tied)}
@@ -346,13 +346,6 @@ class StreamReading:
         if self._options.fail_on_data_loss:
             raise loss
         logger.warning("%s Going on without them (failOnDataLoss=false).", loss.message)
-
-    def _decoding(self, shard_id: str) -> Decoding:
-        shard = self.listed.get(shard_id)
-        options = self._options
-        return Decoding(
-            shard.hash_range if shard is not None else None, options.deaggregate, options.metadata
-        )
 
     # --- ending ---------------------------------------------------------------------------------
 
