@@ -12,6 +12,9 @@ SEEDS ?= 1-20
 # not. See conftest.py.
 WORKERS ?= 2
 
+# The benchmarks' own tests start them all.
+UNIT := tests/unit tests/property --ignore=tests/unit/project/test_benchmarks.py
+
 VENV := .venv$(if $(PYSPARK),-$(PYSPARK))
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
@@ -46,10 +49,10 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit spark integration contract chaos demo bench check format docs oldest matrix localstack clean
+.PHONY: help setup test test-all test-times unit spark integration contract chaos demo bench check format docs oldest matrix localstack clean
 
 help: ## List these targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## Make .venv with everything that tests and demo need; no work when up to date.
 
@@ -63,17 +66,23 @@ $(VENV)/.ready: pyproject.toml requirements/constraints.txt requirements/pyspark
 	@$(PY) $(INSTALL) -c $(PINS) -e '.[spark,test,dev,demo,bench]'
 	@touch $@
 
-test: setup ## Run all tests but the soaks, with our double and three local servers.
+test: setup ## Run the tests of a change: every promise once, with our double and local servers.
 	$(PYTEST_PARALLEL)
 
-unit: setup ## Run the tests that need neither Java nor a server.
-	$(PYTEST_PARALLEL) -m "not spark and not integration and not soak"
+test-all: setup ## Run every test but the soaks: each transport, server and seed.
+	$(PYTEST_PARALLEL) -m "not soak"
+
+test-times: setup ## Run the tests of a change and show where the time goes.
+	$(PYTEST_PARALLEL) -p devtools.run_times
+
+unit: setup ## Run what needs neither Java nor a server nor patience: for while you edit.
+	$(PYTEST_PARALLEL) $(UNIT)
 
 spark: setup ## Run the tests that start Spark.
-	$(PYTEST) -m "spark and not soak"
+	$(PYTEST) -m "spark and not soak and not long"
 
 integration: setup ## Run the tests against local servers.
-	$(PYTEST_PARALLEL) -m "integration and not soak"
+	$(PYTEST_PARALLEL) -m "integration and not soak and not long"
 
 contract: setup ## Run the tests of Kinesis's own behaviour on our double and each local server.
 	$(PYTEST_PARALLEL) integration/contract

@@ -27,13 +27,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every story in which something may subscribe runs over both versions of HTTP.
+    """Run every story in which something may subscribe over both versions of HTTP.
 
-    But for those of one of them: their module says ``TRANSPORTS``.
+    The second time is ``long``, unless the story is marked with ``each_transport``. A module of
+    stories about one of them says so in ``TRANSPORTS``.
     """
-    if "transport" in metafunc.fixturenames and "polling" not in metafunc.module.__name__:
-        chosen = getattr(metafunc.module, "TRANSPORTS", TRANSPORTS)
-        metafunc.parametrize("transport", chosen, indirect=True)
+    if "transport" not in metafunc.fixturenames or "polling" in metafunc.module.__name__:
+        return
+    first, *others = getattr(metafunc.module, "TRANSPORTS", TRANSPORTS)
+    often = metafunc.definition.get_closest_marker("each_transport")
+    marks = () if often else (pytest.mark.long,)
+    chosen = [first, *(pytest.param(other, marks=marks) for other in others)]
+    metafunc.parametrize("transport", chosen, indirect=True)
 
 
 class Serve(Protocol):

@@ -71,6 +71,7 @@ def test_the_largest_record_is_read_again_from_kinesis(
     assert query.data == data
 
 
+@pytest.mark.each_transport
 def test_empty_shards_are_left_alone(serve: Serve, start_query: StartQuery) -> None:
     """Two hundred shards with nothing in them make no batch, and one record comes through."""
     kinesis = serve(shards=SHARDS)

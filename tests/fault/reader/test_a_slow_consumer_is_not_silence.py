@@ -10,7 +10,7 @@ from tests.fault.conftest import StartAgent
 from tests.support.agents import numbered, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def test_time_held_back_by_the_own_buffer_is_no_silence(

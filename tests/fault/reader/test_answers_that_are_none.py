@@ -15,6 +15,7 @@ PAGE = b"<html><body>Welcome to the proxy</body></html>"
 UNSUPPORTED = b'{"message": "subscribe is not supported here"}'
 
 
+@pytest.mark.each_transport
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -50,6 +51,7 @@ def test_an_endpoint_that_recovers_is_read_from(kinesis: KinesisServer, agent: A
     assert agent.agent.failure() is None
 
 
+@pytest.mark.each_transport
 def test_an_empty_body_is_not_hammered(kinesis: KinesisServer, agent: Agent) -> None:
     """F47: opened and closed without an event, again and again: less often each time."""
     kinesis.add_faults(Fault(AnswerWith(b""), times=3))
@@ -62,6 +64,7 @@ def test_an_empty_body_is_not_hammered(kinesis: KinesisServer, agent: Agent) -> 
     assert calls[-1].at - calls[0].at >= 3 * 5
 
 
+@pytest.mark.each_transport
 def test_damage_every_time_is_given_up(kinesis: KinesisServer, agent: Agent) -> None:
     """F47: a wrong checksum at the first event of five connections in a row."""
     kinesis.add_faults(Fault(Corrupt(), event=1, times=None))

@@ -10,7 +10,7 @@ from kinesis_ds.testing import CloseStream, Fault, KinesisServer
 from tests.support.agents import Agent, numbered, starts, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def test_the_pauses_grow_until_an_event_comes(kinesis: KinesisServer, agent: Agent) -> None:

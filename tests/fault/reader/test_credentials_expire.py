@@ -60,6 +60,7 @@ def outcomes(kinesis: KinesisServer) -> set[str]:
     return {call.outcome for call in kinesis.calls}
 
 
+@pytest.mark.each_transport
 def test_a_query_outlives_the_credentials_of_its_role(
     kinesis: KinesisServer, sts: StsDouble, start_query: StartQuery
 ) -> None:

@@ -26,6 +26,7 @@ NO_CHILDREN = Alter(drop=["ChildShards"])
 CHILD = {"ShardId": "shardId-000000000009", "ParentShards": [FIRST], "HashKeyRange": {}}
 
 
+@pytest.mark.each_transport
 def test_the_end_comes_behind_the_last_records(kinesis: KinesisServer, agent: Agent) -> None:
     """F30: the last event holds records, and the shard is over when they are there, not sooner."""
     kinesis.put(STREAM, *numbered(1, 5))
@@ -36,6 +37,7 @@ def test_the_end_comes_behind_the_last_records(kinesis: KinesisServer, agent: Ag
     assert starts(subscribe_calls(kinesis)) == ["TRIM_HORIZON"]
 
 
+@pytest.mark.each_transport
 def test_the_end_alone_is_an_end(kinesis: KinesisServer, agent: Agent) -> None:
     """F29: no records and no continuation while a subscription is open: nothing is asked for at
     null, and nothing at all any more.

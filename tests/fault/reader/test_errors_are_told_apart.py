@@ -160,6 +160,7 @@ def test_calls_that_fail_for_a_while_do_not_fail_the_start(
     assert len(kinesis.struck()) == 2
 
 
+@pytest.mark.each_transport
 def test_an_endpoint_that_is_down_is_tried_until_it_is_back(
     kinesis: KinesisServer, start_query: StartQuery
 ) -> None:

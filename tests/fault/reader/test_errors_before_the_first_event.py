@@ -19,7 +19,7 @@ from kinesis_ds.testing import (
 from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import STREAM, numbered, starts, subscribe_calls
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 REFUSALS = [
     Refuse("ResourceInUseException"),

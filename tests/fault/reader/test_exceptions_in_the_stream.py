@@ -31,6 +31,7 @@ FATAL: list[tuple[str, type[KinesisConnectorError]]] = [
 ]
 
 
+@pytest.mark.each_transport
 def test_what_passes_is_read_on_behind_the_events_before_it(
     serve: Serve, start_agent: StartAgent
 ) -> None:

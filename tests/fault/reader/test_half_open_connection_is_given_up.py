@@ -9,7 +9,7 @@ from kinesis_ds.testing import Fault, KinesisServer, Stall
 from tests.support.agents import Agent, numbered, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def test_silence_ends_the_subscription_and_reading_goes_on_behind_it(

@@ -11,7 +11,7 @@ from tests.support import micro_batches
 from tests.support.fast import FastLoop
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 SHARDS = 4
 

@@ -15,7 +15,7 @@ from tests.fault.conftest import Serve, StartAgent, StartQuery
 from tests.support.agents import FIRST, SECOND, Agent, numbered, put_to, starts, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 ONE_AN_EVENT = Settings(event_bytes=1)
 

@@ -11,7 +11,7 @@ from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, SECOND, numbered, put_to, starts, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 SMALL_EVENTS = Settings(event_bytes=100_000)
 

@@ -9,7 +9,7 @@ from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, SECOND, numbered, put_to, starts, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 THIRD = "shardId-000000000002"
 

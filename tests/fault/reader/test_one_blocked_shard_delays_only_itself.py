@@ -12,7 +12,7 @@ from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, SECOND, numbered, put_to, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def test_a_full_shard_stops_alone_and_loses_nothing(serve: Serve, start_agent: StartAgent) -> None:

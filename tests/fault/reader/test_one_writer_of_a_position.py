@@ -21,7 +21,7 @@ from kinesis_ds.testing import (
 from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to, subscribe_calls
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def any_fault(rng: random.Random, call: int) -> Fault:

@@ -34,6 +34,7 @@ def read_through(serve: Serve, start_agent: StartAgent, *faults: Fault) -> tuple
     return agent, found
 
 
+@pytest.mark.each_transport
 def test_an_event_that_ended_early_is_read_again_whole(
     serve: Serve, start_agent: StartAgent
 ) -> None:
@@ -46,6 +47,7 @@ def test_an_event_that_ended_early_is_read_again_whole(
     assert found == ["TRIM_HORIZON", *[f"AFTER_SEQUENCE_NUMBER:#{n}" for n in range(1, 8)]]
 
 
+@pytest.mark.each_transport
 def test_an_event_that_was_torn_is_read_again_whole(serve: Serve, start_agent: StartAgent) -> None:
     """F18: as above, but the connection is torn, and may take with it what was not read yet."""
     cuts = [Fault(Cut(b), call=n, event=3) for n, b in enumerate(BYTES, 1)]
@@ -56,6 +58,7 @@ def test_an_event_that_was_torn_is_read_again_whole(serve: Serve, start_agent: S
     assert all(0 <= later - sooner <= 2 for sooner, later in itertools.pairwise(steps))
 
 
+@pytest.mark.each_transport
 def test_events_behind_a_damaged_one_are_not_used(serve: Serve, start_agent: StartAgent) -> None:
     """F18: good events follow on the same connection, and would leave a gap where the damage is."""
     damage = [Fault(Corrupt(byte), call=n, event=2) for n, byte in enumerate((-1, 40, 200, 5), 1)]

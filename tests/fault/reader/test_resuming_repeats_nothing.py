@@ -31,6 +31,7 @@ def event_of(*records: StoredRecord) -> bytes:
     return frames.event_message(orjson.dumps(event))
 
 
+@pytest.mark.each_transport
 def test_a_renewed_subscription_starts_after_the_last_record(
     serve: Serve, start_agent: StartAgent
 ) -> None:

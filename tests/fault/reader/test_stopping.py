@@ -23,6 +23,7 @@ def our_threads() -> list[str]:
     return sorted(t.name for t in threading.enumerate() if t.name.startswith("kinesis-"))
 
 
+@pytest.mark.each_transport
 @pytest.mark.parametrize(
     ("fault", "records", "state", "calls"),
     [
@@ -61,6 +62,7 @@ def test_closing_an_agent_leaves_nothing(
     agent.close()
 
 
+@pytest.mark.each_transport
 def test_closing_an_agent_that_never_connected(serve: Serve, start_agent: StartAgent) -> None:
     """F15: the endpoint is down from the first call on."""
     kinesis = serve()

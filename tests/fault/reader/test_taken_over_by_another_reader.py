@@ -12,7 +12,7 @@ from tests.fault.conftest import StartAgent
 from tests.support.agents import numbered, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 
 def test_both_read_everything_nobody_takes_back_at_once_and_it_is_told(

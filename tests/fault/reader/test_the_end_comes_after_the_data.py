@@ -16,7 +16,7 @@ from tests.fault.conftest import Serve, StartAgent
 from tests.support.agents import FIRST, numbered, subscribe_calls
 from tests.support.polling import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
 
 RECORDS = numbered(1, 150, 20_000)
 FIVE_AN_EVENT = Settings(event_bytes=110_000)
