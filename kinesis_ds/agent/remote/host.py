@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import AgentHost, ShardAgent
 from kinesis_ds.agent.remote import messages
+from kinesis_ds.agent.remote.framing import Deframer, encode
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 # After the connection has ended; whatever still runs then is cut off.
 _END_WITHIN_S = 5.0
 _BEAT_S = 1.0
+_READ_BYTES = 65536
 # Positions are told at once, and then not again for so long: one message tells of many events.
 _TELL_EVERY_S = 0.01
 
@@ -63,7 +65,7 @@ def run(
             messages.check_version(hello.version)
             network = new_network(hello.aws)
         except KinesisConnectorError as exc:
-            connection.sendall(messages.encode(messages.Failed(exc)))
+            connection.sendall(encode(messages.Failed(exc)))
             return 1
         process = _Process(connection, hello, network, clock or SystemClock())
         try:
@@ -79,14 +81,10 @@ def run(
 
 
 def _received(connection: socket.socket) -> Iterator[messages.Message]:
-    """The messages of the parent, until it closes the connection or is gone."""
-    with connection.makefile("rb") as stream:
-        while len(head := stream.read(messages.LENGTH.size)) == messages.LENGTH.size:
-            size = messages.length(head)
-            body = stream.read(size)
-            if len(body) < size:
-                return
-            yield messages.decode(body)
+    """Yield the parent's messages until it closes the connection or is gone. Blocks."""
+    deframer = Deframer()
+    while data := connection.recv(_READ_BYTES):
+        yield from deframer.feed(data)
 
 
 def _exit_later() -> None:
@@ -307,7 +305,7 @@ class _Outbox:
                     messages.Moved(n, self._positions(n, list(shards)), any(shards.values()))
                     for n, shards in dirty.items()
                 ]
-                self._connection.sendall(b"".join(map(messages.encode, said)))
+                self._connection.sendall(b"".join(map(encode, said)))
         except OSError as exc:  # the parent is gone: whoever reads from it is told as well
             logger.debug("nobody listens any more: %s", exc)
 

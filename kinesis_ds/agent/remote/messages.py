@@ -1,122 +1,42 @@
-"""What coordinator and agent processes say to each other: messages, and their form on the wire.
+"""The messages between the coordinator and its agent processes. Pure.
 
-Pure. A message is a frozen dataclass; on the wire it is a JSON list of its name and its fields in
-order, behind its length in four bytes. Nothing in it depends on what carries it: here a socket pair
-that only parent and child hold, so that no other process can speak. Whatever carries it elsewhere
-has to prove who speaks, before the first message.
+A message is a frozen dataclass; ``framing`` turns it into bytes, ``forms`` its fields into JSON.
+Nothing here depends on what carries the bytes: today a socket pair that only parent and child
+hold, so that no other process can speak. Any other carrier has to prove who speaks before the
+first message.
 
-The protocol is private to one version of this package, and says so in its first messages.
+The protocol belongs to one version of this package, and its first messages say which. In all
+messages ``agent`` is the number that the parent gave to one stream's agent; it is the same in all
+processes.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kinesis_ds import errors
-from kinesis_ds.agent.settings import AgentOptions
-from kinesis_ds.codecs import dumps, loads
-from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError, shown
-from kinesis_ds.limits import MIB
-from kinesis_ds.options.aws import AwsOptions
-from kinesis_ds.options.read import PollingOptions
-from kinesis_ds.plan.position import Position, parse_position
-from kinesis_ds.plan.ranges import ShardRange
-from kinesis_ds.plan.shards import Shard
+from kinesis_ds.agent.remote import forms
+from kinesis_ds.errors import AgentError, KinesisConnectorError, shown
 
-CONTROL_VERSION = 1
-LENGTH = struct.Struct(">I")
-# Ten thousand shards in one message are some 3 MB.
-MAX_MESSAGE_BYTES = 64 * MIB
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-Wire = TypeVar("Wire")
+    from kinesis_ds.agent.settings import AgentOptions
+    from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.ranges import ShardRange
+    from kinesis_ds.plan.shards import Shard
 
-
-@dataclass(frozen=True)
-class _Form:
-    """How a field looks on the wire."""
-
-    to_wire: Callable[[Any], Any]
-    from_wire: Callable[[Any], Any]
-
-
-def _each(form: _Form) -> _Form:
-    return _Form(
-        lambda values: [form.to_wire(value) for value in values],
-        lambda values: tuple(form.from_wire(value) for value in values),
-    )
-
-
-def _values_of(form: _Form) -> _Form:
-    return _Form(
-        lambda found: {key: form.to_wire(value) for key, value in found.items()},
-        lambda found: {key: form.from_wire(value) for key, value in found.items()},
-    )
-
-
-def _optional(form: _Form) -> _Form:
-    return _Form(
-        lambda value: None if value is None else form.to_wire(value),
-        lambda value: None if value is None else form.from_wire(value),
-    )
-
-
-def _shard_to_wire(shard: Shard) -> list[Any]:
-    low, high = shard.hash_range
-    # As text: a hash key has 128 bits, and JSON numbers here 64.
-    return [
-        shard.shard_id,
-        shard.parents,
-        shard.first_sequence_number,
-        shard.closed,
-        str(low),
-        str(high),
-    ]
-
-
-def _shard_from_wire(raw: list[Any]) -> Shard:
-    shard_id, parents, first, closed, low, high = raw
-    return Shard(shard_id, tuple(parents), first, closed, (int(low), int(high)))
-
-
-def _range_from_wire(raw: list[Any]) -> ShardRange:
-    shard_id, start, end = raw
-    return ShardRange(shard_id, parse_position(start), parse_position(end))
-
-
-def _error_from_wire(raw: list[Any]) -> KinesisConnectorError:
-    kind, message, remedy, code = raw
-    found: object = getattr(errors, kind, None)
-    if not (isinstance(found, type) and issubclass(found, KinesisConnectorError)):
-        found = InternalError
-    error: KinesisConnectorError = found(message, remedy)
-    error.code = code
-    return error
-
-
-def _agent_options(raw: Mapping[str, Any]) -> AgentOptions:
-    polling = raw["polling"]
-    return AgentOptions(
-        **{**raw, "polling": None if polling is None else PollingOptions(**polling)}
-    )
-
-
-_POSITION = _Form(str, parse_position)
-_SHARD = _Form(_shard_to_wire, _shard_from_wire)
-_RANGE = _Form(lambda r: [r.shard_id, str(r.start), str(r.end)], _range_from_wire)
-_ERROR = _Form(lambda e: [type(e).__name__, e.message, e.remedy, e.code], _error_from_wire)
-# dumps writes dataclasses as what they hold.
-_AWS = _Form(lambda value: value, lambda raw: AwsOptions(**raw))
-_AGENT_OPTIONS = _Form(lambda value: value, _agent_options)
-_LIMITS = _Form(lambda value: value, lambda raw: tuple((rows, size) for rows, size in raw))
-_PLAIN = _Form(lambda value: value, lambda raw: raw)
+CONTROL_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Message:
-    """Something said over the control connection."""
+    """The base of all messages.
+
+    Attributes:
+        kinds: Every message class by its name, which is its name on the wire too.
+    """
 
     kinds: ClassVar[dict[str, type[Message]]] = {}
 
@@ -124,20 +44,23 @@ class Message:
         Message.kinds[cls.__name__] = cls
 
 
-# --- to the agent process -----------------------------------------------------------------------
+# --- from the parent to an agent process --------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first message.
+    """Begin: the first message to a process.
 
     Attributes:
-        buffer_bytes, max_records: The share of this process in the bounds of the buffers.
-        log_level: What is worth a line, as ``logging`` counts it.
+        version: The parent's ``CONTROL_VERSION``.
+        aws: Where to connect, and as whom.
+        buffer_bytes: How many bytes of records this process may buffer.
+        max_records: How many records this process may buffer.
+        log_level: The lowest level that is logged, as a number of the ``logging`` module.
     """
 
     version: int
-    aws: AwsOptions = field(metadata={"form": _AWS})
+    aws: AwsOptions = field(metadata={"form": forms.AWS})
     buffer_bytes: int
     max_records: int
     log_level: int
@@ -145,31 +68,35 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class OpenAgent(Message):
-    """Be ready for shards of a stream. All that follows names it by ``agent``."""
+    """Make an agent for a stream. It reads nothing until shards are assigned to it."""
 
     agent: int
-    options: AgentOptions = field(metadata={"form": _AGENT_OPTIONS})
+    options: AgentOptions = field(metadata={"form": forms.AGENT_OPTIONS})
 
 
 @dataclass(frozen=True)
 class CloseAgent(Message):
-    """Read and serve nothing of it any more."""
+    """Stop reading and serving the shards of an agent, and forget it."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class Assign(Message):
-    """Start reading a shard."""
+    """Start reading a shard.
+
+    Attributes:
+        position: Where to start; the first record read lies behind it.
+    """
 
     agent: int
-    shard: Shard = field(metadata={"form": _SHARD})
-    position: Position = field(metadata={"form": _POSITION})
+    shard: Shard = field(metadata={"form": forms.SHARD})
+    position: Position = field(metadata={"form": forms.POSITION})
 
 
 @dataclass(frozen=True)
 class MarkClosed(Message):
-    """ListShards shows the shard closed."""
+    """Note that ListShards now shows a shard as closed."""
 
     agent: int
     shard_id: str
@@ -177,69 +104,91 @@ class MarkClosed(Message):
 
 @dataclass(frozen=True)
 class Free(Message):
-    """Spark has committed up to there."""
+    """Free what Spark has committed.
+
+    Attributes:
+        positions: By shard id, the position up to which (inclusive) no record is needed any more.
+    """
 
     agent: int
-    positions: Mapping[str, Position] = field(metadata={"form": _values_of(_POSITION)})
+    positions: Mapping[str, Position] = field(metadata={"form": forms.POSITIONS})
 
 
 @dataclass(frozen=True)
 class Diagnosis(Message):
-    """What was found about a shard that is refused.
+    """Answer a ``Diagnose``.
 
     Attributes:
-        call: Of the ``Diagnose`` that it answers.
-        raised: Whether that is why it could not be found out.
+        call: The number of the ``Diagnose``.
+        error: Why the shard is refused; None when no cause was found.
+        raised: True when ``error`` is instead why the cause could not be looked for.
     """
 
     call: int
-    error: KinesisConnectorError | None = field(metadata={"form": _optional(_ERROR)})
+    error: KinesisConnectorError | None = field(metadata={"form": forms.OPTIONAL_ERROR})
     raised: bool = False
 
 
 @dataclass(frozen=True)
 class Question(Message):
-    """Something that is answered. ``call`` pairs the answer with it."""
+    """The base of the messages that the process answers.
+
+    Attributes:
+        call: Pairs the ``Answer`` with the question. The channel sets it.
+    """
 
     call: int
 
 
 @dataclass(frozen=True)
 class AnyRecords(Question):
-    """Does one of the ranges hold a record?"""
+    """Ask whether one of the ranges holds a record. Answer: a bool."""
 
     agent: int
-    ranges: tuple[ShardRange, ...] = field(metadata={"form": _each(_RANGE)})
+    ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
 
 
 @dataclass(frozen=True)
 class Hold(Question):
-    """How much is held of each range?"""
+    """Ask how much is held of each range. Answer: for each range what ``held_to_wire`` returns.
+
+    Attributes:
+        limits: For each range the most records and the most bytes that are counted, None where
+            there is no limit; empty when no range has limits.
+    """
 
     agent: int
-    ranges: tuple[ShardRange, ...] = field(metadata={"form": _each(_RANGE)})
-    limits: tuple[tuple[int | None, int | None], ...] = field(metadata={"form": _LIMITS})
+    ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
+    limits: tuple[tuple[int | None, int | None], ...] = field(metadata={"form": forms.LIMITS})
 
 
 @dataclass(frozen=True)
 class OldestMs(Question):
-    """When did the first record of each range arrive?"""
+    """Ask when the first record held of each range arrived. Answer: milliseconds since the epoch,
+    or None, for each range.
+    """
 
     agent: int
-    ranges: tuple[ShardRange, ...] = field(metadata={"form": _each(_RANGE)})
+    ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
 
 
 @dataclass(frozen=True)
 class First(Question):
-    """What is the first record of a range?"""
+    """Ask for the size of a range's first record. Answer: what ``held_to_wire`` returns."""
 
     agent: int
-    wanted: ShardRange = field(metadata={"form": _RANGE})
+    wanted: ShardRange = field(metadata={"form": forms.RANGE})
 
 
 @dataclass(frozen=True)
 class Targets(Question):
-    """Where stops who wants what arrived before a moment?"""
+    """Ask where a reader stops that wants all that arrived before a moment. Answer: by shard id the
+    position as text, for the shards where that is known.
+
+    Attributes:
+        until_ms: The moment by the service's clock, in milliseconds since the epoch.
+        host_ms: The same moment, or a later one, by this machine's clock.
+    """
 
     agent: int
     until_ms: int
@@ -248,15 +197,22 @@ class Targets(Question):
 
 @dataclass(frozen=True)
 class Statistics(Question):
-    """The counters of all agents of the process, and of what they share?"""
+    """Ask for the counters of the process. Answer: ``pid``, ``pool`` (what all buffers share) and
+    ``agents`` (by agent number as text, by shard id, the counters).
+    """
 
 
-# --- from it ------------------------------------------------------------------------------------
+# --- from an agent process to its parent --------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The network is up."""
+    """Report that the process can take work: its connection to AWS is set up.
+
+    Attributes:
+        version: The process's ``CONTROL_VERSION``.
+        pid: Its process id.
+    """
 
     version: int
     pid: int
@@ -264,14 +220,19 @@ class Ready(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """It cannot begin, and would not the next time."""
+    """Report why the process cannot begin. Another process would fail in the same way."""
 
-    error: KinesisConnectorError = field(metadata={"form": _ERROR})
+    error: KinesisConnectorError = field(metadata={"form": forms.ERROR})
 
 
 @dataclass(frozen=True)
 class Opened(Message):
-    """Where tasks get the ranges of an agent."""
+    """Report where tasks fetch the ranges of an agent.
+
+    Attributes:
+        uri: Address of the process's Flight server.
+        token: The secret that a task has to show there.
+    """
 
     agent: int
     uri: str
@@ -280,27 +241,33 @@ class Opened(Message):
 
 @dataclass(frozen=True)
 class Moved(Message):
-    """Up to where shards can be planned now.
+    """Report up to where shards can be planned now.
 
     Attributes:
-        news: Whether records came, or a shard ended.
+        positions: By shard id, the last position that is received and decoded.
+        news: True when records came or a shard ended; False when positions only moved over
+            stretches without records.
     """
 
     agent: int
-    positions: Mapping[str, Position] = field(metadata={"form": _values_of(_POSITION)})
+    positions: Mapping[str, Position] = field(metadata={"form": forms.POSITIONS})
     news: bool = True
 
 
 @dataclass(frozen=True)
 class Changed(Message):
-    """A shard broke or ended."""
+    """Report that a shard broke off or ended, so that shards should be listed again."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class Diagnose(Message):
-    """Why is this shard refused?"""
+    """Ask the parent why the service refuses a shard; it answers with a ``Diagnosis``.
+
+    Attributes:
+        call: Pairs the ``Diagnosis`` with it.
+    """
 
     call: int
     agent: int
@@ -309,84 +276,35 @@ class Diagnose(Message):
 
 @dataclass(frozen=True)
 class Beat(Message):
-    """Said every second.
+    """Show that the process is alive; sent every second.
 
     Attributes:
-        failures: By agent, as text, why a shard of it will deliver nothing more.
+        failures: By agent number as text, why one of its shards will deliver nothing more.
     """
 
-    failures: Mapping[str, KinesisConnectorError] = field(metadata={"form": _values_of(_ERROR)})
+    failures: Mapping[str, KinesisConnectorError] = field(metadata={"form": forms.ERRORS})
 
 
 @dataclass(frozen=True)
 class Answer(Message):
-    """To a question; ``error`` where it could not be answered."""
+    """Answer a question.
+
+    Attributes:
+        call: The number of the question.
+        value: As the question's docstring says; None when the agent is not known any more.
+        error: Why the question could not be answered; None when it was.
+    """
 
     call: int
-    value: Any = field(metadata={"form": _PLAIN})
-    error: KinesisConnectorError | None = field(metadata={"form": _optional(_ERROR)})
-
-
-# --- the wire -----------------------------------------------------------------------------------
-
-
-def encode(message: Message) -> bytes:
-    """A message as it is sent, with its length.
-
-    Raises:
-        InternalError: It is longer than a message may be.
-    """
-    body = dumps(
-        [
-            type(message).__name__,
-            *(
-                f.metadata.get("form", _PLAIN).to_wire(getattr(message, f.name))
-                for f in fields(message)
-            ),
-        ]
-    )
-    if len(body) > MAX_MESSAGE_BYTES:
-        raise InternalError(
-            f"A control message {type(message).__name__} has {len(body)} bytes.",
-            "Please report this.",
-        )
-    return LENGTH.pack(len(body)) + body
-
-
-def length(raw: bytes) -> int:
-    """How long the body is behind these four bytes.
-
-    Raises:
-        AgentError: Longer than any message is.
-    """
-    (found,) = LENGTH.unpack(raw)
-    if found > MAX_MESSAGE_BYTES:
-        raise AgentError(f"A control message claims to have {found} bytes.")
-    return int(found)
-
-
-def decode(body: bytes) -> Message:
-    """A message from its body.
-
-    Raises:
-        AgentError: It is none.
-    """
-    try:
-        name, *values = loads(body)
-        kind = Message.kinds[name]
-        forms = [f.metadata.get("form", _PLAIN) for f in fields(kind)]
-        decoded = [form.from_wire(value) for form, value in zip(forms, values, strict=True)]
-        return kind(*decoded)
-    except (ValueError, KeyError, TypeError, AttributeError, KinesisConnectorError) as exc:
-        # Neither the message nor what is wrong with it: secrets may be in it.
-        raise AgentError(f"A malformed control message: {type(exc).__name__}.") from None
+    value: Any
+    error: KinesisConnectorError | None = field(metadata={"form": forms.OPTIONAL_ERROR})
 
 
 def check_version(theirs: object) -> None:
     """Refuse another version of the protocol.
 
     Raises:
-        AgentError: It is another one.
+        AgentError: ``theirs`` is not ``CONTROL_VERSION``.
     """
     if theirs != CONTROL_VERSION:
         raise AgentError(

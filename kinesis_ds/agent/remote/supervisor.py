@@ -162,7 +162,7 @@ class AgentProcesses:
         """Tell a process something; who is not there is told all when it comes. On the loop."""
         child = self._slots[process].child
         if child is not None:
-            child.send(message)
+            child.channel.send(message)
 
     def post(self, process: int, message: messages.Message) -> None:
         """The same, from any thread."""
@@ -223,7 +223,7 @@ class AgentProcesses:
         self._ending.set()
         for slot in self._slots:
             if slot.child is not None:
-                slot.child.leave()
+                slot.child.channel.finish()
         _, late = await asyncio.wait(self._keeping, timeout=self._patience.stop_s)
         for slot in self._slots:
             if late and slot.child is not None:
@@ -234,7 +234,17 @@ class AgentProcesses:
 
     async def _ask(self, process: int, question: messages.Question) -> Any:
         child = self._slots[process].child
-        return None if child is None else await child.ask(question, self._patience.answer_s)
+        if child is None:
+            return None
+        within_s = self._patience.answer_s
+        try:
+            return await child.channel.ask(question, within_s)
+        except asyncio.TimeoutError:
+            logger.warning(
+                "agent process %d did not answer within %gs; it is replaced", child.pid, within_s
+            )
+            child.kill()
+            return None
 
     async def _keep(self, slot: _Slot) -> None:
         """Keep a process in a slot until closed, or until it dies too often."""
@@ -276,10 +286,9 @@ class AgentProcesses:
 
     async def _live(self, slot: _Slot) -> str:
         """The life of one process in a slot, until it is known dead; how it ended."""
-        child = Child.start(self._command)
+        child = await Child.start(self._command)
         try:
-            await child.connect()
-            child.send(
+            child.channel.send(
                 messages.Hello(
                     messages.CONTROL_VERSION,
                     self._aws,
@@ -290,12 +299,12 @@ class AgentProcesses:
             )
             slot.child = child
             if self._ending.is_set():
-                child.leave()
+                child.channel.finish()
             for agent in self._agents.values():
                 agent.begin(slot.number)
             watching = self._network.spawn(self._watch(child), f"watch {child.pid}")
             try:
-                async with contextlib.aclosing(child.messages()) as heard:
+                async with contextlib.aclosing(child.channel.received()) as heard:
                     async for message in heard:
                         self._hear(slot, child, message)
             except AgentError as exc:
@@ -306,7 +315,7 @@ class AgentProcesses:
         finally:
             slot.child = None
             # Also when cancelled: nobody else would see it dead.
-            how = await asyncio.shield(child.dead())
+            how = await asyncio.shield(child.end())
             for agent in self._agents.values():
                 agent.lost(slot.number)
         return how
@@ -364,9 +373,9 @@ class AgentProcesses:
 
 async def _diagnose(child: Child, call: int, agent: RemoteAgent, shard_id: str) -> None:
     try:
-        child.send(messages.Diagnosis(call, await agent.diagnose(shard_id)))
+        child.channel.send(messages.Diagnosis(call, await agent.diagnose(shard_id)))
     except KinesisConnectorError as exc:
-        child.send(messages.Diagnosis(call, exc, raised=True))
+        child.channel.send(messages.Diagnosis(call, exc, raised=True))
 
 
 def _too_often(slot: _Slot, how: str) -> AgentError:

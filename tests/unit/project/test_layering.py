@@ -24,6 +24,8 @@ PURE_FILES = [
     "codecs",
     "agent/efo/machine",
     "agent/polling/machine",
+    "agent/remote/forms",
+    "agent/remote/framing",
     "agent/remote/messages",
     "agent/remote/placement",
     "writer/aggregating",

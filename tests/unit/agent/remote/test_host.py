@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_ds.agent.remote import messages
-from kinesis_ds.agent.remote.child import describe
+from kinesis_ds.agent.remote.framing import Deframer, encode
 from kinesis_ds.agent.remote.host import run
 from kinesis_ds.errors import AccessError, AgentError, KinesisConnectorError
 from kinesis_ds.options.aws import AwsOptions
@@ -46,11 +46,11 @@ def level() -> Iterator[None]:
 
 
 def hello(version: int = messages.CONTROL_VERSION) -> bytes:
-    return messages.encode(messages.Hello(version, AwsOptions("us-east-1"), 1, 1, 30))
+    return encode(messages.Hello(version, AwsOptions("us-east-1"), 1, 1, 30))
 
 
 def refusal(raw: bytes) -> KinesisConnectorError:
-    message = messages.decode(raw[messages.LENGTH.size :])
+    message = next(Deframer().feed(raw))
     assert isinstance(message, messages.Failed)
     return message.error
 
@@ -72,17 +72,7 @@ def test_a_parent_of_another_version_is_refused() -> None:
     assert isinstance(refusal(said), AgentError)
 
 
-@pytest.mark.parametrize(
-    "said", [b"", b"\x00\x00", hello()[:20], messages.encode(messages.CloseAgent(1))]
-)
+@pytest.mark.parametrize("said", [b"", b"\x00\x00", hello()[:20], encode(messages.CloseAgent(1))])
 def test_without_a_whole_hello_it_ends_in_silence(said: bytes) -> None:
     """The parent is gone, or is none."""
     assert answer_to(said) == (b"", 1)
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"), [(3, "exit status 3"), (-9, "signal SIGKILL"), (-99, "signal 99")]
-)
-def test_how_it_died_is_said_in_words(status: int, expected: str) -> None:
-    """A number says little."""
-    assert describe(status) == expected

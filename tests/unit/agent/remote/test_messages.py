@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from kinesis_ds.agent.remote import messages
+from kinesis_ds.agent.remote.framing import LENGTH, Deframer, decode, encode
 from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import AccessError, AgentError, InternalError
 from kinesis_ds.limits import MAX_HASH_KEY
@@ -61,10 +62,10 @@ WITH_ERRORS = [
 
 
 def through_the_wire(message: messages.Message) -> messages.Message:
-    sent = messages.encode(message)
-    head, body = sent[: messages.LENGTH.size], sent[messages.LENGTH.size :]
-    assert messages.length(head) == len(body)
-    return messages.decode(body)
+    sent = encode(message)
+    head, body = sent[: LENGTH.size], sent[LENGTH.size :]
+    assert LENGTH.unpack(head) == (len(body),)
+    return decode(body)
 
 
 def name(value: object) -> str:
@@ -108,7 +109,7 @@ def test_an_error_of_a_class_that_is_none_of_ours_is_internal() -> None:
     """Whatever the other side names, nothing but an error of ours is made of it."""
     body = orjson.dumps(["Failed", ["orjson", "what happened", "", ""]])
 
-    message = messages.decode(body)
+    message = decode(body)
     assert isinstance(message, messages.Failed)
     assert type(message.error) is InternalError
 
@@ -133,16 +134,26 @@ def test_an_error_of_a_class_that_is_none_of_ours_is_internal() -> None:
 def test_what_is_no_message_is_refused_without_being_shown(body: bytes) -> None:
     """It may hold secrets."""
     with pytest.raises(AgentError, match="malformed control message") as caught:
-        messages.decode(body)
+        decode(body)
 
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 50, 10_000])
+def test_messages_arrive_in_pieces_of_any_size(size: int) -> None:
+    """Each comes out as soon as its last byte is there, in order."""
+    sent = b"".join(map(encode, MESSAGES))
+    deframer = Deframer()
+
+    pieces = [sent[i : i + size] for i in range(0, len(sent), size)]
+    assert [m for piece in pieces for m in deframer.feed(piece)] == MESSAGES
+
+
 def test_a_length_that_no_message_has_is_refused() -> None:
     """Before any of it is waited for."""
     with pytest.raises(AgentError, match="claims to have 4294967295 bytes"):
-        messages.length(b"\xff\xff\xff\xff")
+        next(Deframer().feed(b"\xff\xff\xff\xff"))
 
 
 def test_another_version_is_refused_with_what_to_do() -> None:
