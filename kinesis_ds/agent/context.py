@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.plan.decoding import Decoding
-from kinesis_ds.wire.decode import LEFT_OUT
+from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class ShardCounters:
         is right only if the producer sends them again.
         """
         if misplaced and not self.misplaced:
-            logger.warning(LEFT_OUT, label)
+            logger.warning(MISPLACED_WARNING, label)
         self.misplaced += misplaced
 
 

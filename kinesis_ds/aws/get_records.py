@@ -34,12 +34,12 @@ from kinesis_ds.plan.position import (
     ShardEnd,
     refuses_position,
 )
+from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
 from kinesis_ds.wire.decode import (
-    LEFT_OUT,
     decode_records,
+    label_protocol_errors,
     millis_behind,
     sequence_numbers,
-    telling,
 )
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ async def read_range(
     told = False
     while True:
         answer = await pages.next()
-        with telling(label):
+        with label_protocol_errors(label):
             records = decode_records(answer.records, pages.position, decoding)
         if records is not None:
             if records.misplaced and not told:
-                logger.warning(LEFT_OUT, label)
+                logger.warning(MISPLACED_WARNING, label)
                 told = True
             batch = _up_to(records.batch, records.last, end)
             if batch.num_rows:
@@ -135,7 +135,7 @@ async def shard_is_drained(
     pages = _Pages(connection, stream_arn, shard_id, position, label, clock)
     while True:
         answer = await pages.next()
-        with telling(label):
+        with label_protocol_errors(label):
             more = decode_records(answer.records, position) is not None
         if more:
             return False

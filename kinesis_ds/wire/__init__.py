@@ -1,1 +1,1 @@
-"""Bytes of Kinesis to columns of Arrow and back: frames, events, records, aggregates. Pure."""
+"""From bytes of Kinesis to Arrow columns: frames, events, records, aggregates. Pure."""

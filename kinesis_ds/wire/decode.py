@@ -1,41 +1,33 @@
-"""JSON records of Kinesis to Arrow. Shared by the subscription (events) and by GetRecords."""
+"""Decode events and records of Kinesis from JSON to Arrow: both ways of reading use this. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import repeat
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kinesis_ds.codecs import b64decode, loads
+from kinesis_ds.codecs import loads
 from kinesis_ds.errors import ProtocolError, shown
 from kinesis_ds.plan.decoding import PLAIN, Decoding
-from kinesis_ds.plan.position import MAX_DIGITS, After, At, AtTimestamp, Position, is_number
-from kinesis_ds.wire.columns import Columns, columns_of, np
-from kinesis_ds.wire.deaggregate import MalformedAggregateError, split
-from kinesis_ds.wire.kpl import MAGIC
+from kinesis_ds.plan.position import After, At, AtTimestamp, Position, is_number
+from kinesis_ds.wire.columns import columns_of
+from kinesis_ds.wire.deaggregate import deaggregate, maybe_aggregated
+from kinesis_ds.wire.event_scan import np, scan_event
 from kinesis_ds.wire.schema import METADATA_SCHEMA, RECORD_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# What an Arrow timestamp in microseconds holds.
+    from kinesis_ds.wire.columns import ReceivedColumns
+    from kinesis_ds.wire.deaggregate import UserRecords
+
+# An Arrow timestamp in microseconds holds less than this.
 _MAX_MS = 2**63 / 1000
 _NOT_ENCRYPTED = "NONE"
 _ENCRYPTIONS = (_NOT_ENCRYPTED, None, "KMS")
-
-
-# Said once by whoever reads a shard: leaving out is right only if the producer sends again.
-LEFT_OUT = (
-    "%s: left out records of aggregates whose keys belong to other shards. The KPL sends such "
-    "records again, to those shards. Where another producer made the aggregates they are lost; "
-    "with deaggregate=false, aggregates come whole"
-)
 
 
 @dataclass(frozen=True)
@@ -43,11 +35,12 @@ class Records:
     """Decoded records of one shard, in order.
 
     Attributes:
-        batch: Columns of ``RECORD_SCHEMA`` or ``METADATA_SCHEMA``. No row where all records were
-            aggregates of user records that belong to other shards: the position moves all the same.
-        first, last: Sequence numbers of the first and last record, as integers.
-        end: The position behind the last record, with its arrival.
-        misplaced: How many user records of aggregates were left out, as they belong to other
+        batch: The rows, in ``RECORD_SCHEMA`` or ``METADATA_SCHEMA``. It has no row if
+            all records are aggregates whose user records belong to other shards; the position moves
+            on even then.
+        first, last: The sequence numbers of the first and the last Kinesis record.
+        end: The position after the last record, with its arrival time.
+        misplaced: The number of user records that were left out because they belong to other
             shards.
     """
 
@@ -63,11 +56,11 @@ class Event:
     """One SubscribeToShardEvent.
 
     Attributes:
-        records: What is new behind the position it was decoded for, or None.
-        received: How many records the event held, those dropped included.
-        continuation: Where to go on, or None at the end of the shard.
-        millis_behind: How far behind the tip, in milliseconds.
-        has_children: Whether it named child shards.
+        records: The records after the position that the event was decoded for; None without any.
+        received: The number of Kinesis records in the event, including those that were dropped.
+        continuation: The sequence number to continue from; None at the end of the shard.
+        millis_behind: How far the event is behind the tip of the shard, in milliseconds.
+        has_children: Whether the event names child shards, which ends the shard.
     """
 
     records: Records | None
@@ -80,14 +73,14 @@ class Event:
 def decode_event(
     payload: bytes | memoryview, position: Position, decoding: Decoding = PLAIN
 ) -> Event:
-    """Decode an event and drop from its front what lies at or before ``position``.
+    """Decode an event and drop the records at its front that are at or before ``position``.
 
     Raises:
-        ProtocolError: Not what Kinesis documents. Nothing is skipped silently.
+        ProtocolError: The event is not what Kinesis documents. Nothing is skipped silently.
     """
     try:
-        columns: Columns | None
-        found = columns_of(payload)
+        columns: ReceivedColumns | None
+        found = scan_event(payload)
         if found is not None:
             raw, columns = found
         else:
@@ -95,7 +88,7 @@ def decode_event(
             items = raw["Records"]
             if not isinstance(items, list):
                 raise TypeError("the records are no list")
-            columns = _columns(items) if items else None
+            columns = columns_of(items) if items else None
         continuation = raw.get("ContinuationSequenceNumber")
         if continuation is not None and not is_number(continuation):
             raise ValueError("a continuation that is no sequence number")
@@ -115,19 +108,23 @@ def decode_event(
 def decode_records(
     items: list[dict[str, Any]], position: Position, decoding: Decoding = PLAIN
 ) -> Records | None:
-    """Records as JSON objects to Arrow, those at or before ``position`` dropped.
+    """Decode records that were parsed from JSON; drop those at or before ``position``.
 
-    ``AFTER`` drops what a repeated or careless server sends again. ``AT_TIMESTAMP`` drops the
-    leading records that arrived earlier: some servers round the time down to a whole second. Both
-    look at records as Kinesis has them: the user records of an aggregate come together or not.
+    A position ``AT`` or ``AFTER`` a sequence number drops records that a server sends again. A
+    position ``AT_TIMESTAMP`` drops the records at the front that arrived earlier, since some
+    servers round the time down to a whole second. Whole Kinesis records are dropped, never a part
+    of the user records of an aggregate.
+
+    Returns:
+        None if no record is left.
 
     Raises:
-        ProtocolError: A record is malformed or out of order.
+        ProtocolError: A record is malformed, or the records are out of order.
     """
     if not items:
         return None
     try:
-        return _records(_columns(items), position, decoding)
+        return _records(columns_of(items), position, decoding)
     except _MALFORMED as exc:
         raise ProtocolError(
             f"A record could not be decoded ({type(exc).__name__}: {_brief(exc)})."
@@ -135,8 +132,8 @@ def decode_records(
 
 
 @contextmanager
-def telling(label: str) -> Iterator[None]:
-    """What cannot be decoded inside is told with the shard it came from."""
+def label_protocol_errors(label: str) -> Iterator[None]:
+    """Put the name of the shard before the message of any ``ProtocolError`` raised inside."""
     try:
         yield
     except ProtocolError as exc:
@@ -144,10 +141,12 @@ def telling(label: str) -> Iterator[None]:
 
 
 def millis_behind(raw: dict[str, Any]) -> int:
-    """How far behind the tip an event or an answer says it is; 0 where it says nothing.
+    """Return how far an event or an answer of GetRecords is behind the tip, in milliseconds.
+
+    It is 0 where the service does not say.
 
     Raises:
-        TypeError: It says something that is no whole number.
+        TypeError: The value is not a whole number.
     """
     value = raw.get("MillisBehindLatest")
     if value is not None and type(value) is not int:
@@ -156,41 +155,20 @@ def millis_behind(raw: dict[str, Any]) -> int:
 
 
 def sequence_numbers(batch: pa.RecordBatch) -> list[int]:
-    """The sequence numbers of a batch of records as integers."""
+    """Return the sequence numbers of the rows of a batch, as integers."""
     return [int(n) for n in batch.column(2).to_pylist()]
 
 
-_SEQUENCE_NUMBER = itemgetter("SequenceNumber")
-_DATA = itemgetter("Data")
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 
 
-def _columns(items: list[dict[str, Any]]) -> Columns:
-    """Records as JSON objects, checked."""
-    numbers = list(map(_SEQUENCE_NUMBER, items))
-    _check_numbers(numbers)
-    encryptions = [item.get("EncryptionType") for item in items]
-    seconds = [item["ApproximateArrivalTimestamp"] for item in items]
-    if not set(map(type, seconds)) <= {int, float}:
-        raise TypeError("an arrival time that is no number")
-    # b64decode(text, altchars=None, validate=True), in C all the way: a third of all the work.
-    blobs = list(map(b64decode, map(_DATA, items), repeat(None), repeat(True)))
-    return Columns(
-        numbers=pa.array(numbers, pa.string()),
-        data=pa.array(blobs, pa.binary()),
-        keys=pa.array([item.get("PartitionKey") for item in items], pa.string()),
-        seconds=pa.array(seconds, pa.float64()),
-        encryptions=encryptions,
-    )
-
-
-def _records(columns: Columns, position: Position, decoding: Decoding) -> Records | None:
-    """What of the records lies behind a position."""
-    drop = _drop(columns, position)
+def _records(columns: ReceivedColumns, position: Position, decoding: Decoding) -> Records | None:
+    """Return the records after a position; None if there are none."""
+    drop = _count_up_to(columns, position)
     if drop == len(columns.numbers):
         return None
     if drop:
-        columns = columns.behind(drop)
+        columns = columns.without_first(drop)
     _check_encryptions(columns.encryptions)
     arrived = _arrival_times(columns.seconds)
     batch, misplaced = _batch(columns, arrived, decoding)
@@ -199,12 +177,14 @@ def _records(columns: Columns, position: Position, decoding: Decoding) -> Record
     return Records(batch, int(numbers[0].as_py()), end.number, end, misplaced)
 
 
-def _batch(columns: Columns, arrived: pa.Array, decoding: Decoding) -> tuple[pa.RecordBatch, int]:
-    """The rows of records, and how many user records were misplaced."""
+def _batch(
+    columns: ReceivedColumns, arrived: pa.Array, decoding: Decoding
+) -> tuple[pa.RecordBatch, int]:
+    """Return the rows, and how many user records were left out as misplaced."""
     keys, data, sequence, times = columns.keys, columns.data, columns.numbers, arrived
-    rows: _Rows | None = None
-    if decoding.deaggregate and _any_marked(data):
-        rows = _taken_apart(columns, decoding)
+    rows: UserRecords | None = None
+    if decoding.deaggregate and maybe_aggregated(data):
+        rows = deaggregate(columns, decoding)
         origin = pa.array(rows.origin, pa.int32())
         times, sequence = times.take(origin), sequence.take(origin)
         keys, data = pa.array(rows.keys, pa.string()), pa.array(rows.data, pa.binary())
@@ -232,58 +212,8 @@ def _batch(columns: Columns, arrived: pa.Array, decoding: Decoding) -> tuple[pa.
     return batch, rows.misplaced if rows is not None else 0
 
 
-def _any_marked(data: pa.Array) -> bool:
-    """Whether one of them may be an aggregate. Streams that have none should not pay for it."""
-    return bool(pc.any(pc.starts_with(data, MAGIC)).as_py())
-
-
-@dataclass
-class _Rows:
-    """Rows of records of which some were aggregates.
-
-    ``origin`` is the record a row came of. ``ids`` is filled only where metadata are wanted.
-    """
-
-    keys: list[str | None]
-    hash_keys: list[str | None]
-    data: list[bytes]
-    sub_numbers: list[int]
-    origin: list[int]
-    ids: list[str | None]
-    misplaced: int = 0
-
-
-def _taken_apart(columns: Columns, decoding: Decoding) -> _Rows:
-    rows = _Rows([], [], [], [], [], [])
-    keys = columns.keys.to_pylist()
-    for i, blob in enumerate(columns.data.to_pylist()):
-        try:
-            aggregate = split(blob, decoding.hash_range, ids=decoding.metadata)
-        except MalformedAggregateError as exc:
-            raise ProtocolError(
-                f"The aggregate with sequence number {columns.numbers[i]} is malformed: {exc}.",
-                "Set deaggregate=false to read such records as they were put.",
-            ) from exc
-        if aggregate is None:
-            rows.keys.append(keys[i])
-            rows.hash_keys.append(None)
-            rows.data.append(blob)
-            rows.sub_numbers.append(0)
-            rows.origin.append(i)
-            rows.ids.append(None)
-            continue
-        rows.keys += aggregate.partition_keys
-        rows.hash_keys += aggregate.explicit_hash_keys
-        rows.data += aggregate.data
-        rows.sub_numbers += aggregate.sub_numbers
-        rows.origin += [i] * len(aggregate.data)
-        rows.ids += aggregate.ids or ()
-        rows.misplaced += aggregate.misplaced
-    return rows
-
-
 def _check_encryptions(kinds: Sequence[Any]) -> None:
-    """Kinesis decrypts what it knows how to. Anything else might be given out still encrypted."""
+    """Refuse an encryption type we do not know: such data might still be encrypted."""
     for kind in kinds:
         if kind not in _ENCRYPTIONS:
             raise ProtocolError(
@@ -293,7 +223,7 @@ def _check_encryptions(kinds: Sequence[Any]) -> None:
 
 
 def _names_children(children: object) -> bool:
-    """Whether child shards are named. That ends a shard, so nothing else may pass for it."""
+    """Return whether an event names child shards. They end the shard, so the check is strict."""
     if children is None:
         return False
     if not isinstance(children, list) or not all(
@@ -303,31 +233,19 @@ def _names_children(children: object) -> bool:
     return bool(children)
 
 
-def _check_numbers(numbers: list[str]) -> None:
-    """Sequence numbers are digits and rise. Numbers of one length, the usual case, compare as
-    text.
-    """
-    digits = "".join(numbers).encode()
-    lengths = set(map(len, numbers))
-    if not (digits.isdigit() and max(lengths) <= MAX_DIGITS and min(lengths)):
-        raise ValueError("a sequence number that is no number")
-    if numbers != sorted(numbers, key=None if len(lengths) == 1 else int):
-        raise ProtocolError("Kinesis sent the records of a shard out of order.")
-
-
 def _arrival_times(seconds: pa.Array) -> pa.Array:
-    """Seconds since the epoch, rounded to the milliseconds that the service keeps."""
+    """Turn seconds since the epoch into timestamps, rounded to milliseconds as in the service."""
     kind = pa.timestamp("us", tz="UTC")
     if np is None:
         return pa.array([round(s * 1000) * 1000 for s in seconds.to_pylist()], kind)
     ms = np.rint(seconds.to_numpy() * 1000)
-    if not (abs(ms) < _MAX_MS).all():  # nor is it, for what is no number
+    if not (abs(ms) < _MAX_MS).all():  # also false for NaN
         raise OverflowError("an arrival time that no timestamp holds")
     return pa.Array.from_buffers(kind, len(ms), [None, pa.py_buffer(ms.astype(np.int64) * 1000)])
 
 
-def _drop(columns: Columns, position: Position) -> int:
-    """How many from the front lie at or before a position."""
+def _count_up_to(columns: ReceivedColumns, position: Position) -> int:
+    """Return how many records at the front are at or before a position."""
     if isinstance(position, (At, After)):
         if int(columns.numbers[0].as_py()) > position.number:
             return 0

@@ -1,8 +1,8 @@
-"""AWS event-stream framing: from the bytes of a socket to messages. Incremental, no I/O.
+"""Cut the bytes of a socket into messages of the AWS event stream format. Pure.
 
 A message is ``total length | header length | CRC of those | headers | payload | CRC of all before``
-(https://smithy.io/2.0/aws/amazon-eventstream.html). The size of a message is known as soon as its
-first 12 bytes are there, so room for it can be asked for before the rest is read.
+(https://smithy.io/2.0/aws/amazon-eventstream.html). Its size is known from its first 12 bytes, so
+buffer space for it can be reserved before the rest is read.
 """
 
 from __future__ import annotations
@@ -26,18 +26,24 @@ _PRELUDE = struct.Struct(">III")
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _OVERHEAD = _PRELUDE.size + 4
-# Bytes of each header value type; bytes and text carry a 16-bit length instead.
+# The size in bytes of each type of header value. Bytes and text have a 16-bit length instead.
 _FIXED_VALUE = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES = 6
 _TEXT = 7
-# An event's have some 100. Longer ones are not kept: a server may send what it likes.
-_USUAL_BYTES = 256
+# The headers of an event have about 100 bytes. Longer ones are not cached: a server may send
+# anything.
+_CACHED_HEADERS_MAX_BYTES = 256
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message. Its checksum is not checked before :meth:`check`, which is left to the
-    decoder.
+    """One message. Call :meth:`check` before you use its content.
+
+    The decoder does that, on its own thread, not the parser on the network loop.
+
+    Attributes:
+        raw: The whole message.
+        headers_length: The size of its headers in bytes.
     """
 
     raw: bytes
@@ -48,10 +54,10 @@ class Message:
         return len(self.raw)
 
     def check(self) -> None:
-        """Compare the checksum.
+        """Verify the checksum.
 
         Raises:
-            ProtocolError: The bytes are not those that were sent.
+            ProtocolError: The checksum is wrong.
         """
         (expected,) = _U32.unpack_from(self.raw, len(self.raw) - 4)
         if crc32(memoryview(self.raw)[:-4]) != expected:
@@ -60,15 +66,15 @@ class Message:
             )
 
     def headers(self) -> Mapping[str, str]:
-        """The text headers; those of other types are passed over.
+        """Return the headers with text values; those of other types are ignored.
 
         Raises:
-            ProtocolError: The headers do not fit their length.
+            ProtocolError: The headers are malformed.
         """
         start = _PRELUDE.size
         raw = self.raw[start : start + self.headers_length]
-        # Those of all events of a shard are the same.
-        return _usual_headers(raw) if len(raw) <= _USUAL_BYTES else _headers(raw)
+        # All events of a shard have the same headers.
+        return _cached_headers(raw) if len(raw) <= _CACHED_HEADERS_MAX_BYTES else _headers(raw)
 
     @property
     def payload(self) -> memoryview:
@@ -100,20 +106,23 @@ def _headers(raw: bytes) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-_usual_headers = lru_cache(16)(_headers)
+_cached_headers = lru_cache(16)(_headers)
 
 
 class MessageParser:
-    """Cuts a byte stream into messages.
+    """Cuts a stream of bytes into messages.
 
-    Feed it chunks; ask :meth:`next_size` how large the message under way is, and :meth:`take` for
-    it once all of it has come.
+    Feed it chunks of any size. :meth:`next_size` returns the size of the next message, and
+    :meth:`take` returns the message once all its bytes are there.
+
+    Args:
+        max_bytes: Refuse messages that are larger.
     """
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
-        # As they came: a message is put together once, when all of it is there. Of the first one
-        # so many bytes are taken.
+        # Chunks as they came: a message is joined once, when it is complete. ``_taken`` bytes of
+        # the first chunk belong to messages taken before.
         self._chunks: deque[bytes] = deque()
         self._taken = 0
         self._pending = 0
@@ -125,14 +134,14 @@ class MessageParser:
 
     @property
     def pending(self) -> int:
-        """Bytes held of messages not taken yet."""
+        """The number of bytes fed and not taken yet."""
         return self._pending
 
     def next_size(self) -> int | None:
-        """Size in bytes of the message under way, None while its first 12 bytes are not there.
+        """Return the size of the next message in bytes; None until its first 12 bytes are there.
 
         Raises:
-            ProtocolError: This is no event stream, or a message longer than the limit.
+            ProtocolError: The bytes are not an event stream, or the message is over the limit.
         """
         if self._pending < _PRELUDE.size:
             return None
@@ -155,7 +164,7 @@ class MessageParser:
         return int(total)
 
     def take(self) -> Message | None:
-        """The message under way, if all of it is there."""
+        """Return the next message, or None until all its bytes are there."""
         size = self.next_size()
         if size is None or self._pending < size:
             return None

@@ -19,13 +19,11 @@ from kinesis_ds.wire.kpl import (
     MAGIC,
     RECORD_FIELD,
     AggregatedRecord,
-    hash_key_of,
-    md5,
-    prefix_tag,
-    row_tag,
-    rows_of,
+    md5_digest,
+    md5_hash_key,
     varint,
 )
+from kinesis_ds.wire.record_ids import prefix_tag, row_numbers, row_tag
 from kinesis_ds.writer.records import Block, Record, plain
 
 # Rows that are worth a look at their columns.
@@ -116,9 +114,9 @@ class Aggregator:
         else:
             body = b"".join(self._tables) + b"".join(self._pieces)
             closed = Record(
-                data=b"".join((MAGIC, body, md5(body))),
+                data=b"".join((MAGIC, body, md5_digest(body))),
                 partition_key=key,
-                explicit_hash_key=hash_key or str(hash_key_of(key)),
+                explicit_hash_key=hash_key or str(md5_hash_key(key)),
                 size=self._size,
                 row=row,
                 rows=self.waiting,
@@ -271,7 +269,7 @@ def users_of(record: Record) -> list[Record]:
     keys = [(raw.decode(), len(raw)) for raw in parsed.partition_key_table]
     hash_keys = [raw.decode() for raw in parsed.explicit_hash_key_table]
     users = []
-    for user, row in zip(parsed.records, rows_of(parsed.records), strict=True):
+    for user, row in zip(parsed.records, row_numbers(parsed.records), strict=True):
         key, key_bytes = keys[user.partition_key_index]
         with_hash_key = user.HasField("explicit_hash_key_index")
         found = plain(

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kinesis_ds.wire import kpl
+from kinesis_ds.wire.kpl import md5_hash_key
 
 if TYPE_CHECKING:
     from kinesis_ds.plan.shards import ShardMap
@@ -71,7 +71,7 @@ class Prediction:
         return self._shard_of_key(key) if hash_key is None else self._holding(int(hash_key))
 
     def _hashed(self, key: str) -> str:
-        return self._holding(kpl.hash_key_of(key))
+        return self._holding(md5_hash_key(key))
 
     def _holding(self, hash_key: int) -> str:
         at = bisect_right(self._firsts, hash_key) - 1
@@ -87,4 +87,4 @@ def hash_key_of(record: Record) -> int:
     """The explicit hash key, else the MD5 of the partition key."""
     if record.explicit_hash_key is not None:
         return int(record.explicit_hash_key)
-    return kpl.hash_key_of(record.partition_key)
+    return md5_hash_key(record.partition_key)

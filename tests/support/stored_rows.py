@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kinesis_ds.wire.deaggregate import split
+from kinesis_ds.wire.deaggregate import parse_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ def stored_rows(kinesis: KinesisServer, stream: str, *, misplaced: bool = False)
     for record in sorted(kinesis.records(stream), key=lambda r: r.sequence_number):
         shard, number = record.shard_id, record.sequence_number
         data = record.data
-        aggregate = split(data, None if misplaced else ranges[shard], ids=True)
+        aggregate = parse_aggregate(data, None if misplaced else ranges[shard], ids=True)
         if aggregate is None:
             key = record.partition_key or ""
             found.append(StoredRow(item_of(data), data, key, shard, number, 0, None))

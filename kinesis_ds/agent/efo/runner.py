@@ -42,7 +42,7 @@ from kinesis_ds.errors import (
     TransientError,
 )
 from kinesis_ds.plan.position import After, At, AtTimestamp, Position
-from kinesis_ds.wire.decode import Event, decode_event, telling
+from kinesis_ds.wire.decode import Event, decode_event, label_protocol_errors
 from kinesis_ds.wire.event_stream import Message, MessageParser
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class SubscriptionRunner(ShardRunner):
             if headers[":event-type"] != "SubscribeToShardEvent":
                 self._pool.change(self.context.shard_id, -size, 0)
                 return
-            with telling(self.context.label):
+            with label_protocol_errors(self.context.label):
                 event = decode_event(message.payload, self._received, self.context.decoding)
             rows = event.records.batch.num_rows if event.records else 0
             position = self._next_position(event)

@@ -25,7 +25,7 @@ from kinesis_ds.aws.connection import json_object
 from kinesis_ds.aws.get_records import Page, get_records_request, parse_page, shard_iterator
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.plan.position import After, AtTimestamp, Position
-from kinesis_ds.wire.decode import Records, decode_records, telling
+from kinesis_ds.wire.decode import Records, decode_records, label_protocol_errors
 
 if TYPE_CHECKING:
     import asyncio
@@ -200,7 +200,7 @@ class Poller(ShardRunner):
         label = self.context.label
         try:
             page = parse_page(json_object(body, "GetRecords", label), label)
-            with telling(label):
+            with label_protocol_errors(label):
                 records = decode_records(page.records, self._received, self.context.decoding)
             position = self._position_behind(page, records, served_ms)
             payload = _payload(page)

@@ -21,7 +21,7 @@ from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.plan.position import TRIM_HORIZON, After, Position
-from kinesis_ds.wire.deaggregate import MalformedAggregateError, split
+from kinesis_ds.wire.deaggregate import MalformedAggregateError, parse_aggregate
 from kinesis_ds.wire.decode import decode_event
 from tests.support.aggregates import (
     MAGIC,
@@ -111,7 +111,7 @@ def test_a_message_of_any_bytes(message: bytes, hash_range: tuple[int, int] | No
     """Taken apart as another parser does, or refused as malformed."""
     expected = users_by_another_parser(message)
     try:
-        found = split(sealed(message), hash_range)
+        found = parse_aggregate(sealed(message), hash_range)
     except MalformedAggregateError as exc:
         if "stand for" not in str(exc):  # too much for its size, if sound otherwise
             assert expected is None
@@ -135,7 +135,7 @@ def test_an_aggregate_that_had_an_accident(data: bytes) -> None:
     """Its sum tells: it is a plain record then, and nothing is made of it."""
     whole = data.startswith(MAGIC) and sealed(data[4:-16]) == data and len(data) > 20
     try:
-        assert (split(data, None) is not None) == whole
+        assert (parse_aggregate(data, None) is not None) == whole
     except MalformedAggregateError:
         assert whole
 
@@ -166,7 +166,7 @@ def test_no_tag_makes_a_difference_but_to_ids(
 
     def outcome(ids: bool) -> tuple[object, ...]:
         try:
-            found = split(sealed(message), hash_range, ids=ids)
+            found = parse_aggregate(sealed(message), hash_range, ids=ids)
         except MalformedAggregateError as exc:
             return (str(exc),)
         assert found is not None
@@ -186,7 +186,7 @@ def test_memory_is_bounded_by_the_bytes(fields: list[bytes], times: int) -> None
     data = sealed(b"".join(fields) * min(times, 100_000 // (len(b"".join(fields)) + 1) + 1))
     tracemalloc.start()
     try:
-        split(data, (0, 10), ids=True)
+        parse_aggregate(data, (0, 10), ids=True)
     except MalformedAggregateError:
         pass
     finally:

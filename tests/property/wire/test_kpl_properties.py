@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.plan.position import TRIM_HORIZON, After, At, AtTimestamp, Position
-from kinesis_ds.wire.deaggregate import split
+from kinesis_ds.wire.deaggregate import parse_aggregate
 from kinesis_ds.wire.decode import decode_records
 from tests.support.aggregates import MAGIC, User, aggregate
 from tests.support.builders import ARRIVED_S, record
@@ -35,7 +35,7 @@ RANGES = st.tuples(st.integers(0, MAX_HASH_KEY), st.integers(0, MAX_HASH_KEY)).m
 
 
 def users_in(data: bytes, hash_range: tuple[int, int] | None = None) -> list[User] | None:
-    found = split(data, hash_range)
+    found = parse_aggregate(data, hash_range)
     if found is None:
         return None
     columns = (found.partition_keys, found.data, found.explicit_hash_keys)
@@ -92,7 +92,7 @@ def test_each_user_record_belongs_to_exactly_one_shard(
     data = aggregate(*users)
     found = []
     for part in parts:
-        piece = split(data, part)
+        piece = parse_aggregate(data, part)
         assert piece is not None
         assert piece.misplaced == len(users) - len(piece.data)
         assert all(part[0] <= users[n].hash <= part[1] for n in piece.sub_numbers)

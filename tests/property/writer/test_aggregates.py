@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.testing.hashing import hash_of
-from kinesis_ds.wire.deaggregate import split
+from kinesis_ds.wire.deaggregate import parse_aggregate
 from kinesis_ds.writer.aggregating import Aggregator, users_of
 from kinesis_ds.writer.records import Block, Record, plain
 from tests.support.aggregates import User, aggregate, tag_field
@@ -84,7 +84,7 @@ def test_our_reader_gets_back_what_went_in(
     """Each row once, in order, with its keys and its id; and taken apart, it is the same again."""
     records = records_of(users, first_row)
     for record, inside in parts_of(records, aggregated(records, most, count, prefix)):
-        found = split(record.data, None, ids=True) if record.keys else None
+        found = parse_aggregate(record.data, None, ids=True) if record.keys else None
         if found is None:
             assert repr([record]) == repr(inside)
             assert prefix is None or size_of(inside, prefix) > STREAM_LIMIT

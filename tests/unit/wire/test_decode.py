@@ -14,7 +14,13 @@ from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.plan.decoding import PLAIN, Decoding
 from kinesis_ds.plan.position import TRIM_HORIZON, After, At, AtTimestamp, Position
-from kinesis_ds.wire.decode import Records, decode_event, decode_records, sequence_numbers, telling
+from kinesis_ds.wire.decode import (
+    Records,
+    decode_event,
+    decode_records,
+    label_protocol_errors,
+    sequence_numbers,
+)
 from kinesis_ds.wire.schema import METADATA_SCHEMA, RECORD_SCHEMA
 from tests.support.aggregates import (
     User,
@@ -334,7 +340,7 @@ def test_the_end_is_the_last_record_with_its_arrival() -> None:
 
 def test_an_error_is_told_with_its_shard() -> None:
     """And with the remedy it had."""
-    with pytest.raises(ProtocolError) as caught, telling("shard 7 of stream orders"):
+    with pytest.raises(ProtocolError) as caught, label_protocol_errors("shard 7 of stream orders"):
         raise ProtocolError("What happened.", "What to do.")
 
     assert (

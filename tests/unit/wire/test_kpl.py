@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.testing.hashing import hash_of
-from kinesis_ds.wire.deaggregate import Aggregate, MalformedAggregateError, split
+from kinesis_ds.wire.deaggregate import Aggregate, MalformedAggregateError, parse_aggregate
 from kinesis_ds.wire.kpl import MAGIC
 from tests.support.aggregates import (
     User,
@@ -56,7 +56,7 @@ def test_the_bytes_of_the_documented_format() -> None:
         bytes.fromhex("f3899ac2") + message + hashlib.md5(message, usedforsecurity=False).digest()
     )
 
-    assert rows(split(record, None)) == [("key", None, b"dog", 0), ("a", "42", b"", 1)]
+    assert rows(parse_aggregate(record, None)) == [("key", None, b"dog", 0), ("a", "42", b"", 1)]
 
 
 def test_user_records_come_in_order_with_their_own_keys() -> None:
@@ -68,14 +68,14 @@ def test_user_records_come_in_order_with_their_own_keys() -> None:
         User("", b"4"),
     ]
 
-    assert rows(split(aggregate(*users), None)) == [
+    assert rows(parse_aggregate(aggregate(*users), None)) == [
         (user.key, user.hash_key, user.data, i) for i, user in enumerate(users)
     ]
 
 
 def test_an_aggregate_of_nothing_holds_nothing() -> None:
     """Keys that no record uses are no records."""
-    assert rows(split(sealed(KEY), None)) == []
+    assert rows(parse_aggregate(sealed(KEY), None)) == []
 
 
 def test_fields_of_a_newer_format_are_passed_over() -> None:
@@ -84,7 +84,7 @@ def test_fields_of_a_newer_format_are_passed_over() -> None:
     user = number_field(1, 0) + tag + bytes_field(3, b"data") + number_field(9, 7)
 
     message = number_field(8, 1) + bytes_field(3, user) + KEY + bytes_field(12, b"more")
-    assert rows(split(sealed(message), None)) == [("key", None, b"data", 0)]
+    assert rows(parse_aggregate(sealed(message), None)) == [("key", None, b"data", 0)]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_without_mark_and_sum_it_is_a_plain_record(record: bytes) -> None:
     """Bytes that happen to begin like an aggregate are the user's own; so is a message of no
     bytes, which the KCL does not take for one either.
     """
-    assert split(record, None) is None
-    assert split(record, LOWER) is None
+    assert parse_aggregate(record, None) is None
+    assert parse_aggregate(record, LOWER) is None
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_marked_and_summed_up_rightly_it_must_be_an_aggregate(message: bytes, sa
     """Nobody writes mark and sum by accident. A guess would be a gap, or a row that is none."""
     for hash_range in (None, LOWER, (0, MAX_HASH_KEY)):
         with pytest.raises(MalformedAggregateError, match=said):
-            split(sealed(message), hash_range)
+            parse_aggregate(sealed(message), hash_range)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_few_bytes_cannot_stand_for_all_memory(message: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedAggregateError, match="stand for"):
-            split(record, None)
+            parse_aggregate(record, None)
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
     finally:
         tracemalloc.stop()
@@ -219,7 +219,7 @@ def test_a_few_bytes_cannot_stand_for_all_memory(message: bytes) -> None:
 )
 def test_what_producers_write_is_never_too_much(users: list[User]) -> None:
     """The bound is far from anything that saves space."""
-    assert len(rows(split(aggregate(*users), None))) == len(users)
+    assert len(rows(parse_aggregate(aggregate(*users), None))) == len(users)
 
 
 # --- the hash range -----------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_what_belongs_to_another_shard_is_left_out(
     users: list[User], hash_range: tuple[int, int] | None, kept: list[int]
 ) -> None:
     """F59: the KPL sends those again, and only those for sure. Who stays keeps its number."""
-    found = split(aggregate(*users), hash_range)
+    found = parse_aggregate(aggregate(*users), hash_range)
 
     assert rows(found) == [(users[i].key, users[i].hash_key, users[i].data, i) for i in kept]
     assert found is not None
@@ -264,7 +264,7 @@ def test_what_belongs_to_another_shard_is_left_out(
 def test_a_key_that_is_not_used_misplaces_nothing() -> None:
     """Neither in the table of keys nor where an explicit hash key stands before it."""
     message = bytes_field(1, HIGH.encode()) + bytes_field(1, LOW.encode()) + user_field(1, b"d")
-    found = split(sealed(message), LOWER)
+    found = parse_aggregate(sealed(message), LOWER)
 
     assert rows(found) == [(LOW, None, b"d", 0)]
     assert found is not None
@@ -276,7 +276,7 @@ def test_a_malformed_user_record_is_told_even_among_misplaced_ones() -> None:
     message = bytes_field(1, HIGH.encode()) + user_field(0, b"out") + user_field(5, b"what?")
 
     with pytest.raises(MalformedAggregateError):
-        split(sealed(message), LOWER)
+        parse_aggregate(sealed(message), LOWER)
 
 
 # --- record ids -----------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def row(number: int) -> bytes:
 def ids(*tags: bytes) -> list[str | None] | None:
     """Of the user records of an aggregate with these tags, which are as they were in any case."""
     data = aggregate(*[User("k", b"%d" % i, None, each) for i, each in enumerate(tags)])
-    found = split(data, None, ids=True)
+    found = parse_aggregate(data, None, ids=True)
     assert found is not None
     assert found.data == [b"%d" % i for i in range(len(tags))]
     return found.ids
@@ -309,14 +309,14 @@ def test_the_bytes_of_a_record_id() -> None:
         "1a0c 0800 1a00 2206 0a0172 1201 39"  # "r": "9"
     )
 
-    found = split(sealed(message), None, ids=True)
+    found = parse_aggregate(sealed(message), None, ids=True)
     assert found is not None
     assert found.ids == ["q-id/3/0/123", "q-id/3/0/9"]
 
 
 def test_ids_are_looked_for_only_where_they_are_wanted() -> None:
     """Who does not want them does not pay for them."""
-    found = split(aggregate(User("k", b"", None, PREFIX + row(1))), None)
+    found = parse_aggregate(aggregate(User("k", b"", None, PREFIX + row(1))), None)
 
     assert found is not None
     assert found.ids is None
@@ -340,7 +340,7 @@ def test_who_is_left_out_takes_no_id_away() -> None:
     data = aggregate(
         User(LOW, b"1", None, PREFIX + row(1)), User(HIGH, b"2", None, row(2)), User(LOW, b"3")
     )
-    upper, lower = split(data, UPPER, ids=True), split(data, LOWER, ids=True)
+    upper, lower = parse_aggregate(data, UPPER, ids=True), parse_aggregate(data, LOWER, ids=True)
 
     assert upper is not None
     assert upper.ids == ["query/7/0/2"]

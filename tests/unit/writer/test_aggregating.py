@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_ds.limits import MIB
 from kinesis_ds.testing.hashing import hash_of
-from kinesis_ds.wire.deaggregate import split
+from kinesis_ds.wire.deaggregate import parse_aggregate
 from kinesis_ds.writer.aggregating import Aggregator, users_of
 from kinesis_ds.writer.records import Block, Record, plain
 from tests.support.aggregates import User, aggregate, tag_field
@@ -61,7 +61,7 @@ def test_an_explicit_hash_key_is_the_aggregates_and_each_records_own() -> None:
     (record,) = aggregated(
         record_of(0, b"1", "a", "77"), record_of(1, b"2", "b", "78"), record_of(2, b"3", "a", "77")
     )
-    found = split(record.data, None)
+    found = parse_aggregate(record.data, None)
 
     assert found is not None
     assert record.explicit_hash_key == "77"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.plan.position import TRIM_HORIZON, After, AtTimestamp, Position
-from kinesis_ds.wire import columns, decode
-from kinesis_ds.wire.columns import columns_of
+from kinesis_ds.wire import decode, event_scan
 from kinesis_ds.wire.decode import Event, decode_event
+from kinesis_ds.wire.event_scan import scan_event
 from tests.support.hostile import ANYTHING, FUZZ, SCALARS, assert_ours, damaged, dumped
 
 POSITIONS = st.sampled_from(
@@ -30,8 +30,8 @@ NUMBERS = ["1.700000000123E9", "1700000000.25", "1700000001", "1.7e9", "17e8", "
 def few_are_enough() -> Iterator[None]:
     """Events of two records, too, are worth columns."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "MIN_RECORDS", 2)
-        patch.setattr(columns, "_MAX_QUOTES", 14)
+        patch.setattr(event_scan, "MIN_RECORDS", 2)
+        patch.setattr(event_scan, "_MAX_QUOTES", 14)
         yield
 
 
@@ -120,7 +120,7 @@ def told(event: Event) -> tuple[object, ...]:
 def assert_alike(payload: bytes, position: Position, decoding: Decoding) -> None:
     cut = outcome(payload, position, decoding)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "columns_of", lambda _: None)
+        patch.setattr(decode, "scan_event", lambda _: None)
         assert cut == outcome(payload, position, decoding)
 
 
@@ -149,7 +149,7 @@ def test_damaged_bytes(payload: bytes, at: Position, decoding: Decoding) -> None
 def test_a_view_into_a_larger_buffer(payload: bytes, before: bytes) -> None:
     """Events lie inside of messages."""
     view = memoryview(before + payload + b'"}]')[len(before) : len(before) + len(payload)]
-    whole, part = columns_of(payload), columns_of(view)
+    whole, part = scan_event(payload), scan_event(view)
     assert (whole is None) == (part is None)
     if whole is not None and part is not None:
         assert whole[0] == part[0]

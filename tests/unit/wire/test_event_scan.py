@@ -12,8 +12,8 @@ import pytest
 
 from kinesis_ds.plan.position import TRIM_HORIZON, After
 from kinesis_ds.testing.replay import Replay
-from kinesis_ds.wire.columns import MAX_RECORD_BYTES, MIN_RECORDS, columns_of
 from kinesis_ds.wire.decode import decode_event
+from kinesis_ds.wire.event_scan import MAX_RECORD_BYTES, MIN_RECORDS, scan_event
 
 COMPACT, SPACED = (",", ":"), (", ", ": ")
 
@@ -44,7 +44,7 @@ MANY = [record(n) for n in range(MIN_RECORDS + 10)]
 def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, Any]) -> None:
     """AWS and the double write without spaces, LocalStack with them."""
     records = [{**item, **more} for item in MANY]
-    found = columns_of(event(records, separators))
+    found = scan_event(event(records, separators))
 
     assert found is not None
     around, columns = found
@@ -70,7 +70,7 @@ def test_times_of_any_form_are_what_a_parser_reads(written: str) -> None:
     for other in ("1700000000.5", "1.7000000005E9", "1700000001"):
         payload = event(MANY).replace(b"1700000000.5", other.encode(), 1)
         payload = payload.replace(b"1700000001.5", written.encode(), 1)
-        found = columns_of(payload)
+        found = scan_event(payload)
         assert found is not None
         wanted = [
             record["ApproximateArrivalTimestamp"] for record in json.loads(payload)["Records"]
@@ -82,7 +82,7 @@ def test_the_double_at_wire_speed_is_cut() -> None:
     """Or the benchmarks would measure something else."""
     (frame,) = Replay.of(1, MIN_RECORDS, 100).frames
     start = frame.index(b'{"')
-    assert columns_of(frame[start:-4]) is not None
+    assert scan_event(frame[start:-4]) is not None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_double_at_wire_speed_is_cut() -> None:
 )
 def test_what_is_not_worth_it_or_not_alike_is_left_to_the_parser(payload: bytes) -> None:
     """Never guessed."""
-    assert columns_of(payload) is None
+    assert scan_event(payload) is None
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_what_is_no_json_or_no_record_is_left_to_the_parser(written: bytes, inst
     """It knows what to say of it."""
     many = [record(n) for n in [0] * MIN_RECORDS + list(range(71))]
     payload = event(many, ContinuationSequenceNumber="2" * 56)
-    assert columns_of(payload) is not None
+    assert scan_event(payload) is not None
     at = payload.rindex(written)
-    assert columns_of(payload[:at] + instead + payload[at + len(written) :]) is None
+    assert scan_event(payload[:at] + instead + payload[at + len(written) :]) is None
 
 
 def test_data_of_odd_lengths_that_add_up() -> None:
     """Base64 has its length each for itself."""
     payload = event([record(n, size=3) for n in range(0, 3 * MIN_RECORDS, 3)])
-    assert columns_of(payload) is not None
-    assert columns_of(payload.replace(b'"AAAA"', b'"AAA"').replace(b'"AwMD"', b'"AwMDA"')) is None
+    assert scan_event(payload) is not None
+    assert scan_event(payload.replace(b'"AAAA"', b'"AAA"').replace(b'"AwMD"', b'"AwMDA"')) is None
 
 
 def test_what_was_had_before_is_dropped() -> None:
@@ -160,11 +160,11 @@ def test_without_numpy_all_is_parsed() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None
-from kinesis_ds.wire.columns import columns_of
+from kinesis_ds.wire.event_scan import scan_event
 from kinesis_ds.wire.decode import decode_event
 from kinesis_ds.plan.position import TRIM_HORIZON
 payload = sys.stdin.buffer.read()
-print(columns_of(payload), decode_event(payload, TRIM_HORIZON).records.batch.num_rows)
+print(scan_event(payload), decode_event(payload, TRIM_HORIZON).records.batch.num_rows)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], input=event(MANY), capture_output=True, check=False
