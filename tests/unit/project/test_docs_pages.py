@@ -32,7 +32,7 @@ def test_every_error_has_its_row(error: type[errors.KinesisConnectorError]) -> N
     """Under its condition, and among the passing ones only if it can pass."""
     (row,) = [r for r in page("errors.md").splitlines() if r.startswith(f"| `{error.condition}` ")]
     assert f"`{error.__name__}`" in row
-    passing = page("errors.md").partition("## That pass by themselves")[2]
+    passing = page("errors.md").partition("## They pass by themselves")[2]
     assert (row in passing) == (error.retryable or error is errors.AgentError)
 
 
