@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import EmbeddedAgents
-from kinesis_ds.agent.remote.supervisor import AgentProcesses
+from kinesis_ds.agent.remote.processes import AgentProcesses
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import describe_stream, list_shards

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kinesis_ds.agent.__main__ import connection
 from kinesis_ds.agent.remote.child import Patience
 from kinesis_ds.agent.remote.host import run
-from kinesis_ds.agent.remote.supervisor import AgentProcesses
+from kinesis_ds.agent.remote.processes import AgentProcesses
 from kinesis_ds.testing import ScaledClock
 from tests.support.fast import SPEED, fast_network
 

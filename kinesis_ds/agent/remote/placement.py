@@ -1,8 +1,7 @@
-"""Which process reads a shard, and when one that ends is not started again. Pure."""
+"""Decide which process reads a shard, and how a bound is divided among processes. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def least_loaded(loads: Sequence[int]) -> int:
-    """The process that reads a new shard: the one with the fewest, of equals the first.
+    """Return the number of the process that gets a new shard: of those with the fewest the first.
 
-    A shard stays where it was placed, so loads are all that decides: children of a reshard go where
+    A shard stays with its process, so nothing but the load decides: children of a reshard go where
     their parents have left room.
 
     Args:
@@ -22,30 +21,6 @@ def least_loaded(loads: Sequence[int]) -> int:
 
 
 def shares(total: int, count: int) -> list[int]:
-    """A bound in equal parts that add up to it."""
+    """Divide a bound into ``count`` whole parts that add up to it and differ by at most 1."""
     each, rest = divmod(total, count)
     return [each + (i < rest) for i in range(count)]
-
-
-class Deaths:
-    """Of one process, as it is started again and again.
-
-    Args:
-        limit: So many within ``within_s`` are too many.
-    """
-
-    def __init__(self, limit: int = 5, within_s: float = 600.0) -> None:
-        self.limit = limit
-        self.within_s = within_s
-        self._seen: deque[float] = deque()
-
-    def died(self, now: float) -> float | None:
-        """Seconds to wait before it is started again: none at first, then 1, 2, 4 and so on; None
-        when it is given up.
-        """
-        self._seen.append(now)
-        while self._seen[0] < now - self.within_s:
-            self._seen.popleft()
-        if len(self._seen) >= self.limit:
-            return None
-        return 0.0 if len(self._seen) == 1 else float(2 ** (len(self._seen) - 2))

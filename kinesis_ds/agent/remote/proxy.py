@@ -1,7 +1,7 @@
-"""A stream's agent in several processes, as the coordinator sees it.
+"""One stream's agent, as the coordinator sees it, when its shards are read by other processes.
 
-Positions are mirrored here, so that what is asked all the time costs no round trip; how much is
-held of a range is asked of the processes, each once for all ranges.
+Positions are mirrored here, so that what is asked all the time costs no round trip. How much is
+held of ranges is asked of the processes, each once for all its ranges.
 """
 
 from __future__ import annotations
@@ -27,42 +27,55 @@ if TYPE_CHECKING:
 
 
 class Processes(Protocol):
-    """The processes, numbered from 0, as their agents use them."""
+    """The processes that an agent's shards are read by, numbered from 0.
+
+    Attributes:
+        failure: Why no process is started any more; None while they are.
+    """
 
     failure: KinesisConnectorError | None
 
-    def place(self) -> int:
-        """The process for one more shard."""
+    def least_loaded(self) -> int:
+        """Return the number of the process that gets one more shard. On the loop."""
 
     def send(self, process: int, message: messages.Message) -> None:
-        """Tell a process something, if it is there. On the loop."""
+        """Send a message, without waiting. Dropped while no such process runs: the next one is
+        given all that it has to know when it starts. On the loop.
+        """
 
     def post(self, process: int, message: messages.Message) -> None:
-        """The same, from any thread."""
+        """Do the same as ``send``, from any thread."""
 
     def ask(self, questions: Mapping[int, messages.Question]) -> dict[int, Any]:
-        """What they answer, each None if it is gone. From any thread but the loop's."""
+        """Ask each process its question and wait for all answers. Return them by process; None for
+        one that is gone or does not answer in time. From any thread but the loop's.
+        """
 
     def counters(self) -> dict[int, dict[str, Any]]:
-        """What they last answered to ``Statistics``."""
+        """Return, by process, its last answer to ``Statistics``; the answer is asked for again
+        unless it is fresh. From any thread but the loop's.
+        """
 
-    def tell(self, *, news: bool) -> None:
-        """A position has moved; from any thread."""
+    def wake(self, *, news: bool) -> None:
+        """Wake whoever waits for a position to move; with ``news``, whoever waits for records, the
+        end of a shard or a failure too. From any thread.
+        """
 
     def forget(self, agent: int) -> None:
-        """It was closed."""
+        """Close an agent in all processes, without waiting. From any thread."""
 
 
 @dataclass
 class _Shard:
-    """A shard that was assigned.
+    """A shard that was assigned to a process.
 
     Attributes:
-        shard: As it is listed.
-        process: Who reads it. That never changes; the process may die and be replaced.
-        committed: Up to where nobody needs it any more: where it is begun again.
-        reached: Up to where it can be planned: what was received by who reads it now. What is done
-            with need not be received (again).
+        shard: The shard as it was last listed.
+        process: The number of the process that reads it. It never changes; the process may die and
+            be replaced.
+        committed: Up to where Spark has committed. A new process starts here.
+        reached: Up to where it can be planned: what the process that runs now has received. Never
+            behind ``committed``: what is committed need not be received again.
     """
 
     shard: Shard
@@ -72,15 +85,19 @@ class _Shard:
 
     @property
     def reading(self) -> bool:
-        """Whether it is not at its end."""
+        """Return whether the shard is not at its end."""
         return not isinstance(self.reached, ShardEnd)
 
 
 class RemoteAgent:
-    """An :class:`~kinesis_ds.agent.interface.Agent` in processes of its own.
+    """An :class:`~kinesis_ds.agent.interface.Agent` whose shards are read by other processes.
 
     Args:
-        number: Its name in messages.
+        number: Its number, which names it in messages.
+        options: What each process is told about the stream.
+        processes: The processes among which the shards are divided.
+        diagnose: Finds out why the service refuses a shard.
+        changed: Called on the loop when a shard broke off or ended.
     """
 
     def __init__(
@@ -98,24 +115,24 @@ class RemoteAgent:
         self._processes = processes
         self._lock = threading.Lock()
         self._shards: dict[str, _Shard] = {}
-        # By process, the shards that are not at their end.
+        # By process, how many of its shards are not at their end.
         self._loads: Counter[int] = Counter()
         self._addresses: dict[int, AgentAddress] = {}
         self._failure: KinesisConnectorError | None = None
         self._closed = False
 
-    # --- on the loop: what discovery wants ------------------------------------------------------
+    # --- on the loop, by discovery --------------------------------------------------------------
 
     def assign(self, shard: Shard, position: Position) -> None:
         """Start reading a shard behind ``position``."""
-        process = self._processes.place()
+        process = self._processes.least_loaded()
         with self._lock:
             self._shards[shard.shard_id] = _Shard(shard, process, position, position)
             self._loads[process] += 1
         self._processes.send(process, messages.Assign(self.number, shard, position))
 
     def mark_closed(self, shard_id: str) -> None:
-        """ListShards shows the shard closed."""
+        """Note that ListShards now shows a shard as closed."""
         with self._lock:
             found = self._shards.get(shard_id)
             if found is None:
@@ -123,10 +140,10 @@ class RemoteAgent:
             found.shard = replace(found.shard, closed=True)
         self._processes.send(found.process, messages.MarkClosed(self.number, shard_id))
 
-    # --- on the loop: what happens to processes -------------------------------------------------
+    # --- on the loop, by AgentProcesses when something happens to a process --------------------
 
     def begin(self, process: int) -> None:
-        """A process has been started: tell it what is its to read, from where it is committed."""
+        """Send a process that has been started its shards, each with where it is committed."""
         self._processes.send(process, messages.OpenAgent(self.number, self.options))
         with self._lock:
             begun = [s for s in self._shards.values() if s.process == process]
@@ -137,41 +154,41 @@ class RemoteAgent:
                 )
 
     def opened(self, process: int, address: AgentAddress) -> None:
-        """A process serves ranges there."""
+        """Note where a process serves ranges."""
         with self._lock:
             self._addresses[process] = address
 
     def moved(self, process: int, positions: Mapping[str, Position], *, news: bool) -> None:
-        """Shards have come to new positions."""
+        """Note up to where shards of a process can be planned now."""
         with self._lock:
             for shard_id, position in positions.items():
                 found = self._shards.get(shard_id)
                 if found is not None and found.process == process:
                     behind = precedes(position, found.committed)
                     self._reach(found, found.committed if behind else position)
-        self._processes.tell(news=news)
+        self._processes.wake(news=news)
 
     def failed(self, failure: KinesisConnectorError) -> None:
-        """A shard will deliver nothing more."""
+        """Note why a shard will deliver nothing more."""
         with self._lock:
             self._failure = self._failure or failure
-        self._processes.tell(news=True)
+        self._processes.wake(news=True)
 
     def lost(self, process: int) -> None:
-        """A process is dead, and what it held with it."""
+        """Note that a process is dead: what it had received and Spark has not committed is gone."""
         with self._lock:
             self._addresses.pop(process, None)
             for found in self._shards.values():
                 if found.process == process:
                     self._reach(found, found.committed)
-        self._processes.tell(news=True)
+        self._processes.wake(news=True)
 
     def load(self, process: int) -> int:
-        """How many shards it reads that are not at their end; from any thread."""
+        """Return how many shards a process reads that are not at their end; from any thread."""
         return self._loads[process]
 
     def _reach(self, found: _Shard, position: Position) -> None:
-        """With the lock held."""
+        """Set where a shard can be planned. Call with the lock held."""
         was_reading = found.reading
         found.reached = position
         self._loads[found.process] += found.reading - was_reading
@@ -260,18 +277,18 @@ class RemoteAgent:
         }
 
     def statistics(self) -> dict[str, Any]:
-        """Counters of each shard since its process was started, as plain values."""
+        """Return the counters of each shard since its process was started, as plain values."""
         counters = self._processes.counters()
         with self._lock:
             owners = {shard_id: found.process for shard_id, found in self._shards.items()}
         return {
             shard_id: {**found, "process": process}
             for shard_id, process in owners.items()
-            if (found := _of(counters.get(process), self.number).get(shard_id)) is not None
+            if (found := _counters_of(counters.get(process), self.number).get(shard_id)) is not None
         }
 
     def close(self) -> None:
-        """End what reads. Idempotent."""
+        """Stop reading in all processes. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -280,7 +297,7 @@ class RemoteAgent:
     # --- asking ---------------------------------------------------------------------------------
 
     def _by_process(self, ranges: Sequence[ShardRange]) -> dict[int | None, list[int]]:
-        """Which ranges are whose; None: nobody's."""
+        """Return, by process, the indexes of its ranges; under None those of unknown shards."""
         found: dict[int | None, list[int]] = {}
         with self._lock:
             for i, wanted in enumerate(ranges):
@@ -307,7 +324,7 @@ class RemoteAgent:
         ranges: Sequence[ShardRange],
         question: Callable[[list[ShardRange]], messages.Question],
     ) -> list[Any]:
-        """An answer for each range; None where whoever held it is gone."""
+        """Return an answer for each range; None where the process that held it is gone."""
         by_process = self._by_process(ranges)
         answers = self._ask(by_process, question, ranges)
         found: list[Any] = [None] * len(ranges)
@@ -324,6 +341,6 @@ def _held(raw: Any) -> Held | None:
     return Held(records, nbytes, parse_position(end))
 
 
-def _of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:
+def _counters_of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (counters or {}).get("agents", {}).get(str(agent), {})
     return found

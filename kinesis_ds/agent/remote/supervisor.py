@@ -1,9 +1,8 @@
-"""The agents of a source in processes of their own: starts them, gives them shards, replaces them.
+"""Keep one agent process running: start it, listen to it, replace it when it dies.
 
-A process that ends takes what it held with it. When it is known dead (the kernel says so, and has
-closed its sockets), its shards are begun again in a new one behind what Spark has committed; ranges
-that were planned meanwhile are read from Kinesis by their tasks. So a shard never has two readers
-of ours, and nothing is lost or repeated.
+A process that dies takes with it what it held. Only when it is known to be dead (the kernel says
+so, and has closed its sockets) is a new one started and given its shards again, behind what Spark
+has committed. So a shard never has two readers of ours.
 """
 
 from __future__ import annotations
@@ -11,232 +10,110 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
-import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kinesis_ds.agent.remote import messages
-from kinesis_ds.agent.remote.child import COMMAND, Child, Patience, require_sockets
-from kinesis_ds.agent.remote.placement import Deaths, least_loaded, shares
-from kinesis_ds.agent.remote.proxy import RemoteAgent
-from kinesis_ds.clock import SystemClock
+from kinesis_ds.agent.remote.child import Child, Patience
+from kinesis_ds.agent.remote.restarts import RestartPolicy
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
-from kinesis_ds.limits import MAX_BUFFERED_RECORDS
-from kinesis_ds.plan.ticket import AgentAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from kinesis_ds.agent.interface import Diagnose
-    from kinesis_ds.agent.settings import AgentOptions
+    from kinesis_ds.agent.remote.channel import Channel
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
 
 logger = logging.getLogger(__name__)
 
-_CONTROL_TIMEOUT_S = 120.0
-# Counters are asked for by Spark's progress and by the file of them; once is enough for both.
-_COUNTERS_FOR_S = 0.2
-_POOL = ("used_bytes", "limit_bytes", "peak_bytes", "used_records", "limit_records", "waiting")
 
-
-@dataclass
-class _Slot:
-    """The place of a process, whoever is in it."""
-
-    number: int
-    buffer_bytes: int
-    max_records: int
-    deaths: Deaths = field(default_factory=Deaths)
-    starts: int = 0
-    child: Child | None = None
-    counters: dict[str, Any] = field(default_factory=dict)
-
-
-class AgentProcesses:
-    """:class:`~kinesis_ds.agent.interface.Agents` in child processes. Close it when done.
-
-    Args:
-        count: How many.
-        buffer_bytes: The bound of all their buffers together.
-        aws: Where they connect, and as whom.
-        network: The loop on which they are spoken with; closed later than this.
-        command: Starts one.
+@dataclass(frozen=True)
+class Launch:
+    """How an agent process is started, and what it is given.
 
     Attributes:
-        failure: Why they are not started any more.
+        command: The command line.
+        aws: Where it connects, and as whom.
+        buffer_bytes: How many bytes of records it may buffer.
+        max_records: How many records it may buffer.
+        patience: How long to wait for it.
+    """
 
-    Raises:
-        AgentError: This system has no such processes.
+    command: Sequence[str]
+    aws: AwsOptions
+    buffer_bytes: int
+    max_records: int
+    patience: Patience
+
+
+class Listener(Protocol):
+    """Is told what happens to the processes, by number. Called on the loop.
+
+    Attributes:
+        failure: Why no process is started any more; None while they are.
+    """
+
+    failure: KinesisConnectorError | None
+
+    def started(self, process: int) -> None:
+        """A process runs and may be sent messages: give it its work."""
+
+    def heard(self, process: int, channel: Channel, message: messages.Message) -> None:
+        """A process sent this; answer it over ``channel``.
+
+        Raises:
+            AgentError: A process does not send such a message.
+        """
+
+    def lost(self, process: int) -> None:
+        """A process is dead, and what it held is gone with it."""
+
+    def give_up(self, error: KinesisConnectorError) -> None:
+        """Start no process any more, and fail the query with this error."""
+
+
+class Supervisor:
+    """Keeps an agent process running until :meth:`stop`. Use it on the loop, except ``kill``.
+
+    Args:
+        number: Its number among the source's processes, from 0.
+
+    Attributes:
+        starts: How often a process was started.
+        child: The process that runs now; None while there is none.
     """
 
     def __init__(
-        self,
-        count: int,
-        buffer_bytes: int,
-        aws: AwsOptions,
-        network: NetworkLoop,
-        clock: Clock | None = None,
-        command: Sequence[str] = COMMAND,
-        patience: Patience | None = None,
+        self, number: int, launch: Launch, listener: Listener, network: NetworkLoop, clock: Clock
     ) -> None:
-        require_sockets()
-        self.news = threading.Event()
-        self.moved = threading.Event()
-        self.failure: KinesisConnectorError | None = None
-        self._aws = aws
+        self.number = number
+        self.launch = launch
+        self.starts = 0
+        self.child: Child | None = None
+        self._listener = listener
         self._network = network
-        self._clock = clock or SystemClock()
-        self._command = command
-        self._patience = patience or Patience()
-        bounds = zip(shares(buffer_bytes, count), shares(MAX_BUFFERED_RECORDS, count), strict=True)
-        self._slots = [_Slot(i, nbytes, records) for i, (nbytes, records) in enumerate(bounds)]
-        self._agents: dict[int, RemoteAgent] = {}
-        self._opened = 0
-        self._closing = threading.Event()
-        self._counting = threading.Lock()
-        self._counted = -1e9
-        self._keeping: list[asyncio.Task[None]] = []
-        self._ending: asyncio.Event
-        network.run(self._begin(), _CONTROL_TIMEOUT_S, "Starting the agent processes")
+        self._clock = clock
+        self._restarts = RestartPolicy()
+        self._stopping = asyncio.Event()
 
-    def agent(
-        self, options: AgentOptions, diagnose: Diagnose, changed: Callable[[], None]
-    ) -> RemoteAgent:
-        """An agent for a stream. Close it first."""
+    def send(self, message: messages.Message) -> None:
+        """Send a message, without waiting; dropped while no process runs."""
+        if self.child is not None:
+            self.child.channel.send(message)
 
-        async def add() -> RemoteAgent:
-            self._opened += 1
-            agent = RemoteAgent(self._opened, options, self, diagnose, changed)
-            self._agents[agent.number] = agent
-            for slot in self._slots:
-                agent.begin(slot.number)
-            return agent
+    async def ask(self, question: messages.Question) -> Any:
+        """Return the answer to a question; None if there is no process, or it dies first, or it
+        does not answer in time. In that case it is killed.
 
-        return self._network.run(add(), _CONTROL_TIMEOUT_S, f"Opening stream {options.stream}")
-
-    def statistics(self) -> dict[str, Any]:
-        """The pools of all processes added up, and each process. Peaks are added up, too, though
-        they may have come at different times.
+        Raises:
+            KinesisConnectorError: The process could not answer, and said why.
         """
-        counters = self.counters()
-        pools = {slot.number: _pool(counters[slot.number], slot) for slot in self._slots}
-        return {
-            "pool": {key: sum(pool[key] for pool in pools.values()) for key in _POOL},
-            "processes": [
-                {
-                    "pid": slot.child.pid if slot.child is not None else None,
-                    "starts": slot.starts,
-                    "shards": self._load(slot.number),
-                    **pools[slot.number],
-                }
-                for slot in self._slots
-            ],
-        }
-
-    def close(self) -> None:
-        """End the processes and wait until they are dead. Idempotent, never raises."""
-        if self._closing.is_set():
-            return
-        self._closing.set()
-        try:
-            # They are killed when their time is over; a second time as long is for the kernel.
-            within_s = 2 * self._patience.stop_s + 1
-            self._network.run(self._end(), within_s, "Ending the agent processes")
-        except KinesisConnectorError as exc:
-            logger.warning("agent processes are killed: %s", exc)
-            for slot in self._slots:
-                if (child := slot.child) is not None:
-                    child.kill()
-                    child.reap()
-
-    # --- what their agents use ------------------------------------------------------------------
-
-    def place(self) -> int:
-        """The process for one more shard. On the loop."""
-        return least_loaded([self._load(slot.number) for slot in self._slots])
-
-    def send(self, process: int, message: messages.Message) -> None:
-        """Tell a process something; who is not there is told all when it comes. On the loop."""
-        child = self._slots[process].child
-        if child is not None:
-            child.channel.send(message)
-
-    def post(self, process: int, message: messages.Message) -> None:
-        """The same, from any thread."""
-        self._network.post(self.send, process, message)
-
-    def ask(self, questions: Mapping[int, messages.Question]) -> dict[int, Any]:
-        """What they answer, each None if it is gone or does not answer within its time."""
-        if not questions:
-            return {}
-
-        async def ask() -> dict[int, Any]:
-            answers = await asyncio.gather(*(self._ask(*item) for item in questions.items()))
-            return dict(zip(questions, answers, strict=True))
-
-        return self._network.run(ask(), _CONTROL_TIMEOUT_S, "Asking the agent processes")
-
-    def counters(self) -> dict[int, dict[str, Any]]:
-        """What they last answered to ``Statistics``; what is younger than a moment will do."""
-        with self._counting:
-            if time.monotonic() - self._counted > _COUNTERS_FOR_S and not self._closing.is_set():
-                for number, answer in self.ask(
-                    {slot.number: messages.Statistics(0) for slot in self._slots}
-                ).items():
-                    if answer is not None:
-                        self._slots[number].counters = answer
-                self._counted = time.monotonic()
-            return {slot.number: slot.counters for slot in self._slots}
-
-    def tell(self, *, news: bool) -> None:
-        """A position has moved; from any thread."""
-        if news:
-            self.news.set()
-        self.moved.set()
-
-    def forget(self, agent: int) -> None:
-        """It was closed; from any thread."""
-
-        def forget() -> None:
-            self._agents.pop(agent, None)
-            for slot in self._slots:
-                self.send(slot.number, messages.CloseAgent(agent))
-
-        self._network.post(forget)
-
-    # --- on the loop ----------------------------------------------------------------------------
-
-    def _load(self, process: int) -> int:
-        return sum(agent.load(process) for agent in tuple(self._agents.values()))
-
-    async def _begin(self) -> None:
-        self._ending = asyncio.Event()
-        self._keeping = [
-            self._network.spawn(self._keep(slot), f"agent process {slot.number}")
-            for slot in self._slots
-        ]
-
-    async def _end(self) -> None:
-        self._ending.set()
-        for slot in self._slots:
-            if slot.child is not None:
-                slot.child.channel.finish()
-        _, late = await asyncio.wait(self._keeping, timeout=self._patience.stop_s)
-        for slot in self._slots:
-            if late and slot.child is not None:
-                logger.warning("agent process %d did not end; it is killed", slot.child.pid)
-                slot.child.kill()
-        if late:
-            await asyncio.wait(late)
-
-    async def _ask(self, process: int, question: messages.Question) -> Any:
-        child = self._slots[process].child
+        child = self.child
         if child is None:
             return None
-        within_s = self._patience.answer_s
+        within_s = self.launch.patience.answer_s
         try:
             return await child.channel.ask(question, within_s)
         except asyncio.TimeoutError:
@@ -246,148 +123,121 @@ class AgentProcesses:
             child.kill()
             return None
 
-    async def _keep(self, slot: _Slot) -> None:
-        """Keep a process in a slot until closed, or until it dies too often."""
+    def stop(self) -> None:
+        """Ask the process to leave, and start no other. Then :meth:`keep` returns."""
+        self._stopping.set()
+        if self.child is not None:
+            self.child.channel.finish()
+
+    def kill(self) -> None:
+        """Kill the process and wait until it is dead; from any thread but the loop's."""
+        if (child := self.child) is not None:
+            child.kill()
+            child.reap()
+
+    async def keep(self) -> None:
+        """Keep a process running until stopped, or until it dies too often."""
         try:
             while not self._over():
-                slot.starts += 1
+                self.starts += 1
                 try:
-                    how = await self._live(slot)
+                    how = await self._live()
                 except OSError as exc:
                     how = f"not started: {exc}"
                 if not self._over():
-                    await self._after_death(slot, how)
+                    await self._pause(how)
         except Exception as exc:  # without a process, its shards would stand still
-            self._give_up(
+            self._listener.give_up(
                 InternalError(
-                    f"Agent process {slot.number}: {type(exc).__name__}: {exc}.",
+                    f"Agent process {self.number}: {type(exc).__name__}: {exc}.",
                     "Please report this.",
                 )
             )
             raise
 
     def _over(self) -> bool:
-        return self.failure is not None or self._ending.is_set()
+        return self._listener.failure is not None or self._stopping.is_set()
 
-    async def _after_death(self, slot: _Slot, how: str) -> None:
-        """Wait until the next one may be started, or give up."""
-        delay_s = slot.deaths.died(self._clock.monotonic())
+    async def _pause(self, how: str) -> None:
+        """Wait until the next process may be started, or give up."""
+        delay_s = self._restarts.died(self._clock.monotonic())
         if delay_s is None:
-            self._give_up(_too_often(slot, how))
+            self._listener.give_up(self._too_often(how))
             return
         logger.warning(
             "agent process %d ended (%s); its shards are begun again in a new one in %gs",
-            slot.number,
+            self.number,
             how,
             delay_s,
         )
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), delay_s)
+            await asyncio.wait_for(self._stopping.wait(), delay_s)
 
-    async def _live(self, slot: _Slot) -> str:
-        """The life of one process in a slot, until it is known dead; how it ended."""
-        child = await Child.start(self._command)
+    async def _live(self) -> str:
+        """Start a process and listen to it until it is dead; return how it died.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        child = await Child.start(self.launch.command)
         try:
             child.channel.send(
                 messages.Hello(
                     messages.CONTROL_VERSION,
-                    self._aws,
-                    slot.buffer_bytes,
-                    slot.max_records,
+                    self.launch.aws,
+                    self.launch.buffer_bytes,
+                    self.launch.max_records,
                     logging.getLogger("kinesis_ds").getEffectiveLevel(),
                 )
             )
-            slot.child = child
-            if self._ending.is_set():
+            self.child = child
+            if self._stopping.is_set():
                 child.channel.finish()
-            for agent in self._agents.values():
-                agent.begin(slot.number)
+            self._listener.started(self.number)
             watching = self._network.spawn(self._watch(child), f"watch {child.pid}")
             try:
-                async with contextlib.aclosing(child.channel.received()) as heard:
-                    async for message in heard:
-                        self._hear(slot, child, message)
+                async with contextlib.aclosing(child.channel.received()) as received:
+                    async for message in received:
+                        self._hear(child, message)
             except AgentError as exc:
                 logger.warning("agent process %d is replaced: %s", child.pid, exc)
                 child.kill()
             finally:
                 watching.cancel()
         finally:
-            slot.child = None
+            self.child = None
             # Also when cancelled: nobody else would see it dead.
             how = await asyncio.shield(child.end())
-            for agent in self._agents.values():
-                agent.lost(slot.number)
+            self._listener.lost(self.number)
         return how
 
     async def _watch(self, child: Child) -> None:
         """Kill a process that has gone silent: it may be stopped, and holds its shards."""
         while True:
-            await asyncio.sleep(self._patience.silence_s / 4)
-            if child.silent(self._patience):
+            await asyncio.sleep(self.launch.patience.silence_s / 4)
+            if child.silent(self.launch.patience):
                 logger.warning("agent process %d says nothing; it is replaced", child.pid)
                 child.kill()
                 return
 
-    def _hear(self, slot: _Slot, child: Child, message: messages.Message) -> None:
+    def _hear(self, child: Child, message: messages.Message) -> None:
         match message:
             case messages.Ready(version, pid):
                 try:
                     messages.check_version(version)
                 except AgentError as exc:
-                    self._give_up(exc)
+                    self._listener.give_up(exc)
                     child.kill()
-                logger.info("agent process is ready number=%d pid=%d", slot.number, pid)
+                logger.info("agent process is ready number=%d pid=%d", self.number, pid)
             case messages.Failed(error):
-                self._give_up(error)
-            case messages.Beat(failures):
-                for name, failure in failures.items():
-                    if (failed := self._agents.get(int(name))) is not None:
-                        failed.failed(failure)
+                self._listener.give_up(error)
             case _:
-                agent = self._agents.get(getattr(message, "agent", 0))
-                if agent is not None:  # else it was closed in the same moment
-                    self._hear_of(agent, slot, child, message)
+                self._listener.heard(self.number, child.channel, message)
 
-    def _hear_of(
-        self, agent: RemoteAgent, slot: _Slot, child: Child, message: messages.Message
-    ) -> None:
-        match message:
-            case messages.Moved(_, positions, news):
-                agent.moved(slot.number, positions, news=news)
-            case messages.Opened(_, uri, token):
-                agent.opened(slot.number, AgentAddress(uri, token))
-            case messages.Changed():
-                agent.changed()
-            case messages.Diagnose(call, _, shard_id):
-                self._network.spawn(
-                    _diagnose(child, call, agent, shard_id), f"diagnosis {shard_id}"
-                )
-            case _:
-                raise AgentError(f"An agent process said {type(message).__name__}.")
-
-    def _give_up(self, error: KinesisConnectorError) -> None:
-        self.failure = self.failure or error
-        self.tell(news=True)
-
-
-async def _diagnose(child: Child, call: int, agent: RemoteAgent, shard_id: str) -> None:
-    try:
-        child.channel.send(messages.Diagnosis(call, await agent.diagnose(shard_id)))
-    except KinesisConnectorError as exc:
-        child.channel.send(messages.Diagnosis(call, exc, raised=True))
-
-
-def _too_often(slot: _Slot, how: str) -> AgentError:
-    return AgentError(
-        f"Agent process {slot.number} ended {slot.deaths.limit} times within "
-        f"{slot.deaths.within_s:g}s, the last time with {how}.",
-        "The driver's log has what it wrote. If the machine killed it for want of memory, lower "
-        "fetchBufferSize; agentProcesses=1 reads in the source's own process.",
-    )
-
-
-def _pool(counters: Mapping[str, Any], slot: _Slot) -> dict[str, int]:
-    """The pool of a process; an empty one until it has told."""
-    bounds = {"limit_bytes": slot.buffer_bytes, "limit_records": slot.max_records}
-    return {**dict.fromkeys(_POOL, 0), **bounds, **counters.get("pool", {})}
+    def _too_often(self, how: str) -> AgentError:
+        return AgentError(
+            f"Agent process {self.number} ended {self._restarts.limit} times within "
+            f"{self._restarts.within_s:g}s, the last time with {how}.",
+            "The driver's log has what it wrote. If the machine killed it for want of memory, "
+            "lower fetchBufferSize; agentProcesses=1 reads in the source's own process.",
+        )

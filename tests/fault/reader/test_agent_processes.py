@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from kinesis_ds.agent.remote.supervisor import AgentProcesses
+from kinesis_ds.agent.remote.processes import AgentProcesses
 from kinesis_ds.errors import AgentError, ConsumerError, KinesisConnectorError
 from kinesis_ds.limits import MIB
 from kinesis_ds.reader.coordinator import Coordinator

@@ -28,6 +28,7 @@ PURE_FILES = [
     "agent/remote/framing",
     "agent/remote/messages",
     "agent/remote/placement",
+    "agent/remote/restarts",
     "writer/aggregating",
     "writer/ledger_format",
     "writer/pacing",

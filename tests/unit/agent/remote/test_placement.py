@@ -1,10 +1,10 @@
-"""Which process reads a shard, and when one that dies is given up."""
+"""Which process reads a shard, and what part of a bound it gets."""
 
 from __future__ import annotations
 
 import pytest
 
-from kinesis_ds.agent.remote.placement import Deaths, least_loaded, shares
+from kinesis_ds.agent.remote.placement import least_loaded, shares
 
 
 def test_shards_are_spread_evenly_and_the_first_of_equals_is_taken() -> None:
@@ -32,15 +32,3 @@ def test_parts_add_up_to_the_bound(total: int, count: int, expected: list[int]) 
     """Not a byte more than the user allowed."""
     assert shares(total, count) == expected
     assert sum(expected) == total
-
-
-def test_a_process_is_replaced_at_once_then_later_and_later_then_not_at_all() -> None:
-    """Five deaths within ten minutes are too many."""
-    deaths = Deaths()
-    assert [deaths.died(now) for now in (0.0, 1.0, 3.0, 6.0, 11.0)] == [0.0, 1.0, 2.0, 4.0, None]
-
-
-def test_deaths_long_ago_are_forgotten() -> None:
-    """A process that the machine kills once a night is replaced for ever."""
-    deaths = Deaths()
-    assert [deaths.died(1000.0 * night) for night in range(20)] == [0.0] * 20

@@ -30,11 +30,11 @@ class Scripted:
         self.sent: list[tuple[int, messages.Message]] = []
         self.asked: list[dict[int, messages.Question]] = []
         self.answer: Callable[[int, messages.Question], Any] = lambda process, question: None
-        self.told: list[bool] = []
+        self.woken: list[bool] = []
         self.forgotten: list[int] = []
         self.agent = RemoteAgent(1, OPTIONS, self, _undiagnosed, lambda: None)
 
-    def place(self) -> int:
+    def least_loaded(self) -> int:
         return least_loaded([self.agent.load(0), self.agent.load(1)])
 
     def send(self, process: int, message: messages.Message) -> None:
@@ -49,8 +49,8 @@ class Scripted:
     def counters(self) -> dict[int, dict[str, Any]]:
         return {0: {"agents": {"1": {"a": {"records": 3}, "c": {"records": 1}}}}, 1: {}}
 
-    def tell(self, *, news: bool) -> None:
-        self.told.append(news)
+    def wake(self, *, news: bool) -> None:
+        self.woken.append(news)
 
     def forget(self, agent: int) -> None:
         self.forgotten.append(agent)
@@ -91,7 +91,7 @@ def test_what_can_be_planned_is_known_without_asking() -> None:
     scripted.agent.moved(0, {"a": After("5")}, news=True)
 
     assert scripted.agent.available() == {"a": After("5"), "b": TRIM_HORIZON}
-    assert (scripted.asked, scripted.told) == ([], [True])
+    assert (scripted.asked, scripted.woken) == ([], [True])
 
 
 def test_a_process_that_has_never_held_a_shard_cannot_move_it() -> None:
