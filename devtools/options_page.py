@@ -21,31 +21,33 @@ _HEAD = """\
 
 # Options
 
-Names have no case. An alias is another name of the same option; giving both with different values
-is an error, and so is a name that is not listed here. All problems are reported together, when the
-query is built (`load()` of a source, `start()` of a sink).
+Upper and lower case in names make no difference. An alias is another name of the same option. It is
+an error to give both with different values, or to give a name that is not listed here. All problems
+are reported together, when the query is built (`load()` of a source, `start()` of a sink).
 
-`streamName` or `streamARN` is required. All others may be left out.
+`streamName` or `streamARN` is required. All other options may be left out.
 
 * A size is a number of bytes, or a number with `kb`, `mb` or `gb`: `1mb` is 1,048,576 bytes.
-* A duration has its unit: `500ms`, `10s`, `5min`, `1h`, `1d`.
-* "Applies to" says which queries an option is of: streaming or batch reads, enhanced fan-out (EFO)
-  or polling. On another query it has no effect. It is an error only where `consumerMode` is given
-  and says otherwise, and the name has no `kinesis.` before it.
-* Options without effect on a query are named in one line of its log, at WARNING.
-* What a position may be has [a page of its own](positions.md).
+* A duration has a unit: `500ms`, `10s`, `5min`, `1h`, `1d`.
+* "Applies to" says for which queries an option is meant: source or sink, streaming or batch reads,
+  enhanced fan-out (EFO) or polling. In any other query it has no effect, except in three cases,
+  which are errors: an option of the sink is given to a source, or the reverse; an option is meant
+  for another `consumerMode` than the one that is given; or `endingPosition` is given to a streaming
+  query. A name that begins with `kinesis.` is never such an error.
+* Options without effect on a query are named in one line of its log, at level WARNING.
+* Positions have [a page of their own](positions.md).
 """
 
 _FOREIGN_OPTIONS = """\
 ## Options of other connectors
 
-Accepted without effect, so that a job of another connector runs unchanged:
+These are accepted and have no effect, so that a job of another connector runs unchanged:
 
 | Options | Here |
 |---|---|
 {ignored}
 
-Refused, because leaving them out could mean another account or another way through the network:
+Refused, because ignoring them could mean to use another account or another way through the network:
 
 | Options | Here |
 |---|---|
@@ -87,7 +89,7 @@ def _row(option: Option) -> str:
     default = f"`{option.default}`" if option.default is not None else ""
     if option.batch_default is not None:
         default += f", in a batch read `{option.batch_default}`"
-    meaning = option.doc + (" In no message and no log." if option.secret else "")
+    meaning = option.doc + (" It is never in a message or a log." if option.secret else "")
     cells = (
         f"`{option.key}`",
         ", ".join(aliases),

@@ -1,6 +1,7 @@
-"""Every option: its names, the form of its value, its default, where it applies and what it does.
+"""The table of all options: names, form of value, default, where each applies, what it does. Pure.
 
-Parsing, error texts and the reference page all come from here. Pure.
+The parser, the error texts and the reference page are all made from it. It is long because it is
+one table, and contains nothing else.
 """
 
 from __future__ import annotations
@@ -22,28 +23,29 @@ from kinesis_ds.options.positions import ending_position, initial_position
 _READ: frozenset[Mode] = frozenset({"read"})
 _WRITE: frozenset[Mode] = frozenset({"write"})
 
-# Names by which other connectors give the region, and which there yield to that of the endpoint.
+# Other connectors use these names for the region, and prefer the region of the endpoint to them.
 WEAK_REGION_NAMES = frozenset({"kinesis.region", "regionname"})
 
 _WHERE_AND_WHO: tuple[Option, ...] = (
     Option(
         "streamName",
         kinds.stream_names,
-        "Name of the stream. A source reads several: names with commas between them.",
+        "Name of the stream. A source can read several: separate the names with commas.",
         aliases=("kinesis.streamName",),
     ),
     Option(
         "streamARN",
         kinds.stream_arns,
-        "ARN of the stream, instead of its name; for a source several of one region, with commas.",
+        "ARN of the stream, instead of its name. A source can read several of one region: "
+        "separate the ARNs with commas.",
         aliases=("kinesis.streamARN",),
     ),
     Option(
         "region",
         kinds.text,
-        "AWS region; by default that of `streamARN`, of an `endpoint` of AWS, or of the "
-        "environment. `kinesis.region` and `regionName` yield to each of the first two, and to "
-        "`kinesis.kinesisRegion`.",
+        "AWS region. By default it is taken from `streamARN`, from an `endpoint` of AWS, or "
+        "from the environment. The aliases `kinesis.region` and `regionName` are only used if "
+        "neither of the first two gives a region, and no other name of this option is given.",
         aliases=("kinesis.kinesisRegion", "kinesis.region", "regionName"),
     ),
     Option(
@@ -55,7 +57,7 @@ _WHERE_AND_WHO: tuple[Option, ...] = (
     Option(
         "awsAccessKey",
         kinds.text,
-        "Access key id; by default the AWS credential chain is used.",
+        "Access key id. By default the AWS credential chain is used.",
         aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"),
         secret=True,
     ),
@@ -76,25 +78,26 @@ _WHERE_AND_WHO: tuple[Option, ...] = (
     Option(
         "roleArn",
         kinds.role_arn,
-        "ARN of a role to assume, with the credentials above. Renewed before it expires.",
+        "ARN of a role to assume, with the credentials above. Its credentials are renewed "
+        "before they expire.",
         aliases=("kinesis.stsRoleArn", "awsSTSRoleARN"),
     ),
     Option(
         "roleExternalId",
         kinds.text,
-        "External id that the role asks for.",
+        "External id that the role requires.",
         secret=True,
     ),
     Option(
         "roleSessionName",
         kinds.session_name,
-        "Name of the session, as CloudTrail shows it.",
+        "Name of the role's session, as CloudTrail shows it.",
         aliases=("kinesis.stsSessionName", "awsSTSSessionName"),
     ),
     Option(
         "stsEndpoint",
         kinds.endpoint,
-        "Endpoint of STS, which gives out the role's credentials.",
+        "Endpoint of STS, which issues the role's credentials.",
         aliases=("kinesis.stsEndpointUrl",),
     ),
 )
@@ -104,8 +107,8 @@ _WHAT_IS_READ: tuple[Option, ...] = (
         "initialPosition",
         initial_position,
         "Where a new query starts: `latest`, `trim_horizon` (`earliest`), `at_timestamp` with a "
-        "time, or JSON by shard; see [positions](positions.md). A query with a checkpoint goes on "
-        "from there.",
+        "time, or JSON with a position for each shard; see [positions](positions.md). A query "
+        "that has a checkpoint continues from the checkpoint.",
         default="latest",
         batch_default="earliest",
         aliases=("startingPosition", "kinesis.startingPosition"),
@@ -114,8 +117,8 @@ _WHAT_IS_READ: tuple[Option, ...] = (
     Option(
         "endingPosition",
         ending_position,
-        "Where a batch read ends: `latest`, which is the moment it is planned, `at_timestamp` with "
-        "a time, or JSON by shard; see [positions](positions.md).",
+        "Where a batch read ends: `latest` (the moment at which it is planned), `at_timestamp` "
+        "with a time, or JSON with a position for each shard; see [positions](positions.md).",
         default="latest",
         modes=_READ,
         kind="batch",
@@ -123,8 +126,8 @@ _WHAT_IS_READ: tuple[Option, ...] = (
     Option(
         "failOnDataLoss",
         kinds.boolean,
-        "Fail when Kinesis says that records which are needed are gone. With `false`, warn and go "
-        "on at the oldest record.",
+        "Fail when Kinesis says that records which the query still needs are gone. With "
+        "`false`, log a warning and continue at the oldest record.",
         default="true",
         aliases=("kinesis.failOnDataLoss",),
         modes=_READ,
@@ -132,23 +135,24 @@ _WHAT_IS_READ: tuple[Option, ...] = (
     Option(
         "maxRecordsPerTrigger",
         kinds.count(1),
-        "Records in one micro-batch, at most, shared out over the shards. Records that the "
-        "Kinesis Producer Library has aggregated are not parted.",
+        "Maximum number of records in one micro-batch, divided among the shards. A record that "
+        "the Kinesis Producer Library has aggregated is never split.",
         modes=_READ,
         kind="stream",
     ),
     Option(
         "maxBytesPerTrigger",
         kinds.size(1),
-        "Bytes in one micro-batch, at most, shared out over the shards.",
+        "Maximum number of bytes in one micro-batch, divided among the shards.",
         modes=_READ,
         kind="stream",
     ),
     Option(
         "parentsFirst",
         kinds.boolean,
-        "Read a shard only when its parents are read to the end, so that records of one key stay "
-        "in order across a reshard. With `false` both are read at once.",
+        "Read a shard only after its parents are read to the end, so that records of one key "
+        "stay in order across a reshard. With `false`, parents and children are read at the "
+        "same time.",
         default="true",
         modes=_READ,
     ),
@@ -156,7 +160,7 @@ _WHAT_IS_READ: tuple[Option, ...] = (
         "deaggregate",
         kinds.boolean,
         "Take apart the records that the Kinesis Producer Library has aggregated. With `false` "
-        "they come as they are.",
+        "they are returned whole.",
         default="true",
         modes=_READ,
     ),
@@ -170,14 +174,14 @@ _WHAT_IS_READ: tuple[Option, ...] = (
     Option(
         "shardsPerTask",
         kinds.count(1),
-        "Shards that one Spark task reads, at most. By default they are packed by bytes. Not with "
-        "`maxPartitions`.",
+        "Maximum number of shards that one Spark task reads. By default shards are distributed "
+        "over tasks by their bytes. Cannot be combined with `maxPartitions`.",
         modes=_READ,
     ),
     Option(
         "maxPartitions",
         kinds.count(1),
-        "Spark tasks in one batch, at most. Not with `shardsPerTask`.",
+        "Maximum number of Spark tasks in one batch. Cannot be combined with `shardsPerTask`.",
         modes=_READ,
     ),
     Option(
@@ -200,8 +204,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "consumerMode",
         kinds.consumer_mode,
-        "How the source reads: `efo`, enhanced fan-out, or `polling`; also called "
-        "`SubscribeToShard` and `GetRecords`.",
+        "How the source reads: `efo` (enhanced fan-out) or `polling`. `SubscribeToShard` and "
+        "`GetRecords` are other names for the same two.",
         default="efo",
         aliases=("kinesis.consumerType",),
         modes=_READ,
@@ -210,9 +214,9 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "consumerName",
         kinds.consumer_names,
-        "Name of the enhanced fan-out consumer, registered when missing: one for all streams, or "
-        "one for each, with commas. By default each query makes up a name and keeps it in its "
-        "checkpoint.",
+        "Name of the enhanced fan-out consumer, which is registered if it does not exist. Give "
+        "one name for all streams, or one for each stream, separated by commas. By default each "
+        "query makes up a name and keeps it in its checkpoint.",
         aliases=("kinesis.consumerName",),
         modes=_READ,
         kind="stream",
@@ -221,8 +225,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "consumerNamePrefix",
         kinds.name_prefix,
-        "What goes before the consumer's name. By default nothing before a `consumerName`, and "
-        "`kinesis_ds_` before one that is made up.",
+        "Put before the consumer's name. By default nothing is put before a `consumerName`, and "
+        "`kinesis_ds_` before a name that the query makes up.",
         modes=_READ,
         kind="stream",
         consumer="efo",
@@ -230,8 +234,9 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "registeredConsumerId",
         kinds.consumer_ids,
-        "Name or ARN of a consumer that is registered already: one for each stream, in order, "
-        "with commas. Nothing is registered or deregistered.",
+        "Name or ARN of a consumer that is already registered. For several streams give one for "
+        "each, in the order of the streams, separated by commas. The query then registers and "
+        "deregisters nothing.",
         modes=_READ,
         kind="stream",
         consumer="efo",
@@ -239,7 +244,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "registeredConsumerIdType",
         kinds.consumer_id_type,
-        "`name` or `ARN`: what `registeredConsumerId` holds. May be left out; it is checked.",
+        "`name` or `ARN`: what `registeredConsumerId` contains. It may be left out; if given, "
+        "it must be right.",
         modes=_READ,
         kind="stream",
         consumer="efo",
@@ -256,8 +262,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "requireConsumerDeregistration",
         kinds.boolean,
-        "Deregister the consumer when the query is stopped (not when it is killed). Idle consumers "
-        "are billed by AWS.",
+        "Deregister the consumer when the query is stopped (but not when it is killed). AWS "
+        "bills idle consumers.",
         default="false",
         modes=_READ,
         kind="stream",
@@ -266,7 +272,7 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "deregisterConsumerTimeoutInterval",
         kinds.duration(1, 3600),
-        "How long stopping may wait for that.",
+        "How long stopping the query may wait for the deregistration.",
         default="300s",
         modes=_READ,
         kind="stream",
@@ -275,7 +281,7 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "consumerRefreshInterval",
         kinds.duration(1, 3600),
-        "How often the registration of the consumer is looked at.",
+        "How often the registration of the consumer is checked.",
         default="300s",
         modes=_READ,
         kind="stream",
@@ -284,8 +290,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "minFetchPeriod",
         kinds.duration(GET_RECORDS_MIN_INTERVAL_S, 3600),
-        "Time between two reads of a shard, at least. Kinesis allows five a second, to all readers "
-        "of a shard together.",
+        "Minimum time between two reads of a shard. Kinesis allows five reads a second, for all "
+        "readers of a shard together.",
         default="200ms",
         foreign_names=(
             ForeignName(
@@ -301,8 +307,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "maxFetchRate",
         kinds.rate(0.1, GET_RECORDS_BYTES_PER_S / MIB, MIB),
-        "MB a second that are read from a shard, at most. Kinesis allows 2, to all readers of a "
-        "shard together.",
+        "Maximum number of MB a second read from a shard. Kinesis allows 2, for all readers of "
+        "a shard together.",
         default="2.0",
         modes=_READ,
         kind="stream",
@@ -311,7 +317,7 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "maxRecordsPerFetch",
         kinds.count(1, GET_RECORDS_MAX_RECORDS),
-        "Records in one answer, at most.",
+        "Maximum number of records in one answer.",
         default=str(GET_RECORDS_MAX_RECORDS),
         aliases=(
             "kinesis.getRecords.numberOfRecordsPerFetch",
@@ -324,7 +330,7 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "fetchBufferSize",
         kinds.size(1 * MIB),
-        "Hard bound, in bytes, of everything received and not yet committed.",
+        "Hard limit, in bytes, for all records that are received and not yet committed.",
         default="256mb",
         modes=_READ,
         kind="stream",
@@ -332,8 +338,8 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "subscriptionIdleTimeout",
         kinds.duration(1, 3600),
-        "A subscription whose buffer has been full this long is given back and opened again when "
-        "there is room.",
+        "A subscription whose buffer has been full for this long is closed, and opened again "
+        "when there is room.",
         default="30s",
         modes=_READ,
         kind="stream",
@@ -342,10 +348,10 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "transport",
         kinds.transport,
-        "How subscriptions travel. `http2` carries many on one connection; it needs the package "
-        "`awscrt` (`pip install 'kinesis-ds[http2]'`) and an https endpoint that offers HTTP/2. "
-        "`auto` is `http2` where that can be had and no proxy is to be used, else `http1`, and the "
-        "driver's log says so.",
+        "How subscriptions travel. `http2` carries many of them on one connection; it needs the "
+        "package `awscrt` (`pip install 'kinesis-ds[http2]'`) and an https endpoint that offers "
+        "HTTP/2. `auto` is `http2` where that is possible and no proxy is configured, else "
+        "`http1`; the driver's log says which.",
         default="auto",
         modes=_READ,
         kind="stream",
@@ -353,7 +359,7 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "agentPlacement",
         kinds.agent_placement,
-        "Where the shard agents run. This version knows `driver`.",
+        "Where the shard agents run. This version only knows `driver`.",
         default="driver",
         modes=_READ,
         kind="stream",
@@ -362,8 +368,9 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
         "agentProcesses",
         kinds.count(1, MAX_AGENT_PROCESSES),
         "How many processes on the driver read the shards, each with an equal part of "
-        "`fetchBufferSize`. 1 is the source's own process, which uses about one core. Above that "
-        "the source starts them, spreads the shards over them and replaces one that dies.",
+        "`fetchBufferSize`. `1` is the source's own process, which uses about one core. With "
+        "more, the source starts that many processes, distributes the shards over them, and "
+        "replaces a process that dies.",
         default="1",
         modes=_READ,
         kind="stream",
@@ -371,9 +378,9 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
     Option(
         "agentHost",
         kinds.text,
-        "Address of the driver on which the shard agent listens, and which read tasks connect to. "
-        "With the default only tasks on the driver's machine reach it; others read their ranges "
-        "from Kinesis.",
+        "Address of the driver on which the shard agent listens and to which read tasks "
+        "connect. With the default, only tasks on the driver's machine reach it; all others "
+        "read their ranges from Kinesis.",
         default="127.0.0.1",
         modes=_READ,
         kind="stream",
@@ -384,30 +391,30 @@ _WRITING: tuple[Option, ...] = (
     Option(
         "maxInFlightRecords",
         kinds.count(1),
-        "Hard bound of records accepted and not yet acknowledged, per task. `write` blocks when "
-        "it is reached.",
+        "Hard limit for records accepted and not yet acknowledged, for each task. `write` "
+        "blocks when it is reached.",
         default="10000",
         modes=_WRITE,
     ),
     Option(
         "maxInFlightBytes",
         kinds.size(1 * MIB),
-        "The same bound in bytes (data and partition keys).",
+        "The same limit in bytes (data and partition keys).",
         default="32mb",
         modes=_WRITE,
     ),
     Option(
         "maxInFlightRequests",
         kinds.count(1, 1000),
-        "PutRecords requests under way at once, per task.",
+        "Maximum number of PutRecords requests in flight, for each task.",
         default="16",
         modes=_WRITE,
     ),
     Option(
         "linger",
         kinds.duration(0, 60),
-        "How long a record waits for others of its shard to fill a request or an aggregate with. "
-        "The end of a task's rows ends the wait.",
+        "How long a record waits for others of its shard to fill a request or an aggregate. "
+        "When a task's rows end, so does the wait.",
         default="100ms",
         foreign_names=(
             ForeignName(
@@ -422,16 +429,18 @@ _WRITING: tuple[Option, ...] = (
     Option(
         "ordering",
         kinds.choice({"none": False, "key": True}, "none or key"),
-        "`none`, or `key`: records of one partition key are stored in the order of the rows of "
-        "their task. That costs a round trip a record of a key, or an aggregate of a shard.",
+        "`none`, or `key`: records of one partition key are stored in the order of the rows in "
+        "their task. This costs one round trip for each record of a key, or for each aggregate "
+        "of a shard.",
         default="none",
         modes=_WRITE,
     ),
     Option(
         "aggregation",
         kinds.boolean,
-        "Write many rows as one Kinesis record, in the format of the KPL. Readers must take such "
-        "records apart, as this source, the KCL and `aws-kinesis-agg` do. On with `recordIds`.",
+        "Write many rows as one Kinesis record, in the format of the Kinesis Producer Library "
+        "(KPL). Readers must take such records apart, as this source, the KCL and "
+        "`aws-kinesis-agg` do. It is always on with `recordIds`.",
         default="false",
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
         modes=_WRITE,
@@ -439,52 +448,54 @@ _WRITING: tuple[Option, ...] = (
     Option(
         "aggregationMaxBytes",
         kinds.size(1024, RECORD_MAX_BYTES),
-        "Bytes in one aggregate, at most; and never more than the stream takes a record.",
+        "Maximum number of bytes in one aggregate. The stream's own limit for a record applies "
+        "too.",
         default="50kb",
         modes=_WRITE,
     ),
     Option(
         "aggregationMaxRecords",
         kinds.count(1),
-        "Rows in one aggregate, at most.",
+        "Maximum number of rows in one aggregate.",
         default="100000",
         modes=_WRITE,
     ),
     Option(
         "recordIds",
         kinds.boolean,
-        "Give each row an id that is the same when Spark writes it again. Our source shows it as "
-        "`recordId`, and `kinesis_ds.drop_repeats` leaves repeats out.",
+        "Give each row an id, which is the same when Spark writes the row again. Our source "
+        "returns it as `recordId`, and `kinesis_ds.drop_repeats` uses it to drop repeats.",
         default="false",
         modes=_WRITE,
     ),
     Option(
         "onOversizedRecord",
         kinds.choice({"fail": False, "skip": True}, "fail or skip"),
-        "What becomes of a row that is larger than the stream takes: `fail` ends the task and "
-        "names the row, `skip` leaves it out, counts it, and warns once a task.",
+        "What to do with a row that is larger than the stream allows. `fail` ends the task and "
+        "names the row; `skip` leaves the row out, counts it, and logs one warning for each "
+        "task.",
         default="fail",
         modes=_WRITE,
     ),
     Option(
         "ledger",
         kinds.boolean,
-        "Keep account of finished batches in the query's checkpoint, so that none is written again "
-        "when Spark runs it again.",
+        "Record finished batches in the query's checkpoint, so that a batch is not written a "
+        "second time when Spark runs it again.",
         default="true",
         modes=_WRITE,
     ),
     Option(
         "batchMaxRecords",
         kinds.count(1, PUT_RECORDS_MAX_RECORDS),
-        "Records in one PutRecords request, at most.",
+        "Maximum number of records in one PutRecords request.",
         default=str(PUT_RECORDS_MAX_RECORDS),
         modes=_WRITE,
     ),
     Option(
         "batchMaxBytes",
         kinds.size(1024, PUT_RECORDS_MAX_BYTES),
-        "Bytes in one PutRecords request, at most, partition keys included.",
+        "Maximum number of bytes in one PutRecords request, partition keys included.",
         default="5mb",
         modes=_WRITE,
     ),
@@ -512,5 +523,5 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-# Keys that Spark itself puts among a source's or sink's options.
+# Keys (in lower case) that Spark itself adds to the options of a source or sink.
 FROM_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
