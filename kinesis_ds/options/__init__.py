@@ -1,1 +1,1 @@
-"""The options of a query: the table of them, what each text may be, and what they become. Pure."""
+"""The options of a query: their table, how their texts are parsed, and the results. Pure."""

@@ -1,4 +1,4 @@
-"""Where Kinesis is and who asks. Pure."""
+"""The options for access to AWS, as the parser returns them. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AwsOptions:
-    """Where Kinesis is and who asks, and how. ``repr`` shows no secret.
+    """Where Kinesis is, and with which credentials to call it. ``repr`` shows no secret.
 
     Attributes:
-        transport: By which version of HTTP subscriptions travel.
+        region: The AWS region; None to take it from the environment.
+        endpoint: The URL of Kinesis, without a slash at the end; None for the endpoint of AWS.
+        access_key, secret_key, session_token: Credentials; None for the AWS credential chain.
+        role_arn: The role to assume with these credentials; None to use them directly.
+        role_external_id: The external id that the role requires.
+        role_session_name: The name of the role's session, as CloudTrail shows it.
+        sts_endpoint: The URL of STS, which issues the role's credentials; None for that of AWS.
+        transport: The version of HTTP for subscriptions.
     """
 
     region: str | None = None

@@ -1,4 +1,4 @@
-"""Options of other connectors that this connector does not have. Pure."""
+"""Options of other connectors that this connector does not have: ignored, or refused. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ForeignOptions:
-    """Options of other connectors that are none here, and what there is instead."""
+    """Some options of other connectors that do not exist here.
+
+    Attributes:
+        names: Their names.
+        instead: Why they are not needed, or what to use instead. Users see it.
+    """
 
     names: tuple[str, ...]
     instead: str

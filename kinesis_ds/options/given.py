@@ -1,4 +1,4 @@
-"""What a user typed, told apart: which option each name means, and the value of each. Pure."""
+"""Find the option that each name given by the user means, and parse its value. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kinesis_ds.options.option import Kind, Mode, Option
 
-# By the name in lower case, as Spark passes it on; what is told is the name as our tables have it.
+# By the name in lower case, as Spark passes it on. Messages use the name as our tables have it.
 _BY_NAME = {
     name.lower(): (name, option, parse)
     for option in OPTIONS
@@ -24,14 +24,20 @@ _BY_NAME = {
 }
 _IGNORED = {name.lower(): (name, of.instead) for of in IGNORED for name in of.names}
 _REFUSED = {name.lower(): (name, of.instead) for of in REFUSED for name in of.names}
-# Looking for a name like the one typed takes its time; nobody mistypes more.
+# To look for similar names takes time, so only so many unknown names get a hint, and no long one.
 _MAX_HINTS = 20
 _MAX_KEY = 60
 
 
 @dataclass(frozen=True)
 class GivenValue:
-    """One value that the user gave."""
+    """One value that the user gave.
+
+    Attributes:
+        name: The name under which it was given, spelled as in our tables.
+        text: The value as text.
+        parse: The parser for values under this name.
+    """
 
     name: str
     text: str
@@ -39,23 +45,29 @@ class GivenValue:
 
     @property
     def is_lenient(self) -> bool:
-        """Whether the name is of connectors that pass over what a query has no use for."""
+        """True if the name comes from connectors that ignore options a query has no use for."""
         return self.name.lower().startswith("kinesis.")
 
     @property
     def is_weak(self) -> bool:
-        """Whether this region was given by a name that yields to every other."""
+        """True if the region under this name is only used where nothing else gives one."""
         return self.name.lower() in WEAK_REGION_NAMES
 
 
 class GivenOptions:
-    """What the user typed, told apart.
+    """The options that the user gave to one query, by option.
+
+    Args:
+        raw: The options as Spark passes them on, with names in any case.
+        mode: Whether the query reads or writes.
+        kind: How Spark runs a read; None if that is not known, or for a sink.
 
     Attributes:
-        given: By option key, what was given for it. A region may be given twice.
-        values: By option key; None for what was not given and has no default, or is malformed.
-        problems: Each in words.
-        without_effect: Each option that means nothing here, and why.
+        given: The values given for each option key. A region may have several.
+        values: The parsed value of each option key. It is None if the option was not given and has
+            no default, or if it is malformed.
+        problems: What is wrong with single options, in words for the user.
+        without_effect: The name of each option without effect on this query, and the reason.
     """
 
     def __init__(self, raw: Mapping[str, str], mode: Mode, kind: Kind | None) -> None:
@@ -105,7 +117,7 @@ class GivenOptions:
             try:
                 found.append((one, one.parse(one.text)))
             except ValueError as exc:
-                # A password in an endpoint is refused, and not shown either.
+                # An endpoint that contains a password is refused, and must not be shown.
                 hidden = option.secret or "@" in one.text
                 value = "(hidden)" if hidden else shown(one.text)
                 self.problems.append(f"{option.key} is {value}, expected {exc}")
@@ -124,11 +136,11 @@ class GivenOptions:
         return value
 
     def without_effect_texts(self) -> tuple[str, ...]:
-        """What has no effect, each with the reason."""
+        """Return the options without effect, each with the reason."""
         return tuple(f"{name} ({why})" for name, why in self.without_effect.items())
 
     def name_of(self, key: str) -> str:
-        """The name by which an option was given."""
+        """Return the name under which an option was given, else its key."""
         return self.given[key][0].name if key in self.given else key
 
 

@@ -1,4 +1,4 @@
-"""One row of the table of options. Pure."""
+"""The type of one row in the table of options. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+# What the query does with Kinesis, how Spark runs a read, and how a streaming read reads a shard.
 Mode = Literal["read", "write"]
 Kind = Literal["stream", "batch"]
 ConsumerMode = Literal["efo", "polling"]
@@ -16,12 +17,12 @@ Transport = Literal["auto", "http1", "http2"]
 
 @dataclass(frozen=True)
 class ForeignName:
-    """A name that another connector gives an option, with values of a form of its own.
+    """Another connector's name for an option, if that connector's values have another form.
 
     Attributes:
-        name: As it is typed there.
-        parse: Reads its values.
-        form: What they are, for the reference page.
+        name: The name as users of that connector type it.
+        parse: Turns the text of a value into the value; see :class:`Option`.
+        form: The form of the values, for the reference page.
     """
 
     name: str
@@ -34,17 +35,18 @@ class Option:
     """One option.
 
     Attributes:
-        key: Its name.
-        parse: Makes a value of its text, or raises ``ValueError`` with the form expected.
-        doc: What it does, for the reference page.
-        default: In the form that users type.
-        batch_default: The same for batch reads, where it differs.
-        aliases: Other names, for values of the same form.
-        foreign_names: Other names, for values of another form.
-        modes: Whether it is of reading, of writing or of both.
-        kind: The one kind of reads that it is of, if it is not of both.
-        consumer: The one way to read that it is of, if it is not of both.
-        secret: Whether its value must be in no message.
+        key: The name of the option.
+        parse: Turns the text of a value into the value, or raises ``ValueError`` with the form that
+            it expects.
+        doc: What the option does, for the reference page.
+        default: The default, as text; None without one.
+        batch_default: The default in batch reads, as text, if it is another one.
+        aliases: Other names, whose values have the same form.
+        foreign_names: Other names, whose values have another form.
+        modes: Whether the option is for reading, for writing or for both.
+        kind: ``stream`` or ``batch`` if the option is only for such reads; None if for both.
+        consumer: The only ``consumerMode`` that the option is for; None if it is for both.
+        secret: Whether the value must never be shown.
     """
 
     key: str
@@ -61,6 +63,6 @@ class Option:
 
     @property
     def parsers(self) -> Mapping[str, Callable[[str], Any]]:
-        """Every name of the option, with what reads the values given by that name."""
+        """Every name of the option, with the parser of values given under that name."""
         own = dict.fromkeys((self.key, *self.aliases), self.parse)
         return own | {foreign.name: foreign.parse for foreign in self.foreign_names}

@@ -1,12 +1,11 @@
-"""The options of a query, read from what the user typed and checked as a whole.
+"""Parse the options of a query and check them together.
 
-Keys are camelCase and case-insensitive. All problems of a query's options are reported together,
-each with the option, the value given, the form expected and, for an unknown key, the nearest known
-one. Secret values never appear in a message or a ``repr``. What there is to type is in
-:mod:`kinesis_ds.options.table`.
+Names are camelCase and case-insensitive; :mod:`kinesis_ds.options.table` lists them. All problems
+are reported in one error. For each it says the option, the value given and the form expected, and
+for an unknown name the nearest known one. Secret values never appear in a message or a ``repr``.
 
-Jobs of other connectors are to run with nothing changed but the format's name, so their options are
-taken as they are; those that mean nothing here are named in one warning.
+A job of another connector should run when only the name of the format is changed. So the options of
+other connectors are accepted, and those that mean nothing here are named in one warning.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ logger = logging.getLogger(__name__)
 
 
 def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> ReadOptions:
-    """Options of ``readStream`` or ``read``.
+    """Parse the options of ``readStream`` or ``read``.
 
     Args:
-        raw: As the user gave them.
-        kind: What reads. None when Spark asks for the schema and does not say.
+        raw: The options as the user gave them.
+        kind: How Spark runs the read. None when Spark asks for the schema: it does not say then.
 
     Raises:
-        OptionError: Naming every problem at once.
+        OptionError: Options are wrong. The message names every problem.
     """
     options = GivenOptions(raw, "read", kind)
     v = options.values
@@ -89,14 +88,14 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
 
 
 def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> WriteOptions:
-    """Options of ``writeStream`` or ``write``.
+    """Parse the options of ``writeStream`` or ``write``.
 
     Args:
-        raw: As the user gave them.
-        routed: Whether the rows may name their streams themselves.
+        raw: The options as the user gave them.
+        routed: Whether there is a column ``stream``, by which each row may name its stream.
 
     Raises:
-        OptionError: Naming every problem at once.
+        OptionError: Options are wrong. The message names every problem.
     """
     options = GivenOptions(raw, "write", None)
     v = options.values
@@ -129,10 +128,10 @@ def parse_write_options(raw: Mapping[str, str], *, routed: bool = False) -> Writ
 
 
 def stream_named(text: str) -> StreamId:
-    """The stream that a row names, by name or by ARN.
+    """Return the stream that a row names, by name or by ARN.
 
     Raises:
-        ValueError: It is neither; says what is expected.
+        ValueError: The text is neither. The message says what is expected.
     """
     if "," in text:
         raise ValueError("one stream")
@@ -142,10 +141,10 @@ def stream_named(text: str) -> StreamId:
 
 
 def log_without_effect(options: ReadOptions | WriteOptions) -> None:
-    """Name the options that mean nothing to this query, in one line.
+    """Log one line with the options that have no effect on this query.
 
-    Caller: whoever Spark makes once a query. It parses the options of a query many times over, in
-    processes that do not know of each other.
+    Called by the one object that Spark makes once a query. Spark has the options of a query parsed
+    many times, in processes that do not know of each other.
     """
     if options.without_effect:
         logger.warning(

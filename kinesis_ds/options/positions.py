@@ -1,7 +1,7 @@
-"""Where a query starts and ends, as users say it: a word, a time, or JSON with a position a shard.
+"""Parse where a query starts and ends: a word, a time, or JSON with positions of shards. Pure.
 
-Pure. The JSON may be this connector's own offset as Spark prints it, the offset of the awslabs and
-qubole connectors, or Databricks' form of a time.
+The JSON may also be this connector's own offset as Spark prints it, an offset of the awslabs or
+qubole connector, or a time in Databricks' form.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _POSITIONS = (
 )
 _ENDS = "LATEST, AT_TIMESTAMP:<time>, AFTER:<sequence number> or SHARD_END"
 _MAX_INT_DIGITS = 18
-# In the offsets of the awslabs and qubole connectors, beside the shards.
+# A key in the offsets of the awslabs and qubole connectors, next to the shards.
 _METADATA = "metadata"
 
 
 def initial_position(value: str) -> InitialPosition:
-    """Where a new query starts."""
+    """Parse where a new query starts."""
     word = value.strip().lower()
     if word == "latest":
         return Latest()
@@ -56,7 +56,7 @@ def initial_position(value: str) -> InitialPosition:
 
 
 def ending_position(value: str) -> EndingPosition:
-    """Where a batch read ends."""
+    """Parse where a batch read ends."""
     if value.strip().lower() == "latest":
         return Latest()
     found = _time_or_json(value.strip(), _end_of_shard)
@@ -84,11 +84,11 @@ def _time_or_json(
 
 
 def _object(text: str) -> dict[str, Any]:
-    # Spark's progress prints an offset as a text within JSON; users copy it with its quotes or
-    # without.
+    # Spark's progress prints an offset as a text inside JSON. Users copy it with or without its
+    # quotes.
     if text.startswith('{\\"'):
         text = f'"{text}"'
-    if text.startswith("{'v'"):  # PySpark's progress as a dictionary; nothing in it has a quote
+    if text.startswith("{'v'"):  # PySpark's progress as a dictionary; its values contain no quote
         text = text.replace("'", '"')
     found = _json(text)
     if isinstance(found, str):
@@ -178,7 +178,7 @@ def _by_stream(
 def _shards(
     found: Mapping[str, Any], read: Callable[[object], Position | Latest]
 ) -> tuple[str | None, dict[str, Position | Latest]]:
-    """The positions in one stream, and its name where it is given with them."""
+    """Return the name of a stream, if it is given with the positions, and the positions."""
     problems = []
     positions: dict[str, Position | Latest] = {}
     for shard, value in found.items():
@@ -247,10 +247,10 @@ def _end_of_shard(value: object) -> Position | Latest:
 
 
 def _iterator(value: Mapping[str, object]) -> str:
-    """The text for a position as the awslabs and qubole connectors write it.
+    """Turn a position of the awslabs or qubole connector into our text for it.
 
-    A position inside an aggregated record becomes the one before that record: its first part comes
-    twice, and nothing is lost.
+    A position inside an aggregate becomes the position before that record. Its first user records
+    are then read twice, and nothing is lost.
     """
     known = {"iteratorType", "iteratorPosition", "subSequenceNumber", "isLast"}
     kind, position = value.get("iteratorType"), value.get("iteratorPosition", "")
@@ -267,7 +267,7 @@ def _iterator(value: Mapping[str, object]) -> str:
 
 
 def backwards(start: InitialPosition, end: EndingPosition) -> list[str]:
-    """What of an end lies before the start, where the two can be compared."""
+    """Return a text for each end that is before its start, where the two can be compared."""
     if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp):
         return [f"{end} is before {start}"] if end.ms < start.ms else []
     return [

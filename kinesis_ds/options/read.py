@@ -1,4 +1,4 @@
-"""The options of a source, as they come out of parsing. Pure."""
+"""The options of a source, as the parser returns them. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """What the user says of one stream of a source.
+    """One stream of a source, with the consumer that the user chose for it.
 
     Attributes:
-        consumer: Name of the consumer to register, or None to make one up.
-        registered: Name or ARN of a consumer that exists, or None to register one.
+        stream: The stream, by name or ARN.
+        consumer: The name of the consumer to register; None to make one up.
+        registered: The name or ARN of a consumer that exists; None to register one.
     """
 
     stream: StreamId
@@ -34,7 +35,13 @@ class StreamChoice:
 
 @dataclass(frozen=True)
 class PollingOptions:
-    """How fast one shard is polled."""
+    """How fast one shard is polled.
+
+    Attributes:
+        min_period_s: Minimum time between two calls of GetRecords, in seconds.
+        max_records: Maximum number of records in one answer.
+        bytes_per_s: Maximum number of bytes read in a second.
+    """
 
     min_period_s: float = GET_RECORDS_MIN_INTERVAL_S
     max_records: int = GET_RECORDS_MAX_RECORDS
@@ -43,14 +50,39 @@ class PollingOptions:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a source. Durations in seconds, sizes in bytes.
+    """The options of a source. ``options/table.py`` documents each option for users.
 
     Attributes:
-        consumer_names: What to register, one a stream, in order; empty when names are made up.
-        consumer_prefix: Goes before a name that is made up.
-        registered_consumers: Names or ARNs of consumers registered already, one a stream, in order.
-        max_records: Admitted to one micro-batch, and so ``max_bytes``.
-        without_effect: Options that were given and mean nothing to this query, and why.
+        streams: The streams to read, in the order given; at least one.
+        aws: Access to AWS.
+        mode: ``efo`` or ``polling``.
+        initial_position: Where a new query, or a batch read, starts.
+        ending_position: Where a batch read ends.
+        consumer_names: The names of the consumers to register, one a stream, in order; empty if
+            names are made up.
+        consumer_prefix: Put before a consumer name that is made up.
+        registered_consumers: The names or ARNs of consumers that are already registered, one a
+            stream, in order; else empty.
+        register_timeout_s: How long to wait for a consumer to become ACTIVE, in seconds.
+        deregister: Whether to deregister the consumers when the query is stopped.
+        deregister_timeout_s: How long stopping may wait for the deregistration, in seconds.
+        consumer_refresh_s: Seconds between two checks of a consumer's registration.
+        fail_on_data_loss: Whether to fail, not warn, if needed records are no longer in the stream.
+        max_records: Maximum number of records in one micro-batch; None without a limit.
+        max_bytes: Maximum number of bytes in one micro-batch; None without a limit.
+        parents_first: Whether to read a shard only after its parents are read to the end.
+        deaggregate: Whether to take apart aggregates of the KPL.
+        metadata: Whether to add the columns of ``includeMetadata``.
+        polling: How fast shards are polled.
+        shards_per_task: Maximum number of shards in one Spark task; None to pack them by bytes.
+        max_tasks: Maximum number of Spark tasks in one batch; None without a limit.
+        buffer_bytes: Hard limit for all records received and not yet committed, in bytes.
+        agent_processes: The number of processes on the driver that read shards.
+        discovery_interval_s: Seconds between two refreshes of the list of shards.
+        idle_timeout_s: Close a subscription whose buffer has been full for so many seconds.
+        agent_host: The address on the driver at which the shard agent listens.
+        diagnostics_dir: The directory into which counters are written; None to write none.
+        without_effect: The options that have no effect on this query, each with the reason.
     """
 
     streams: tuple[StreamId, ...]
@@ -84,7 +116,7 @@ class ReadOptions:
 
     @property
     def choices(self) -> tuple[StreamChoice, ...]:
-        """The streams, each with its consumer."""
+        """Each stream with its consumer."""
         none: tuple[None, ...] = (None,) * len(self.streams)
         return tuple(
             StreamChoice(stream, named, registered)

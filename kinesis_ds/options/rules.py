@@ -1,4 +1,4 @@
-"""What options must agree on with each other: each contradiction in words for the user. Pure."""
+"""Check options against each other. Each contradiction is a sentence for the user. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_NAME_CHARS = 128
 
 
 def access_problems(options: GivenOptions, *, needs_stream: bool = True) -> Iterator[str]:
-    """Contradictions in who asks and where."""
+    """Yield contradictions between the streams, the region and the credentials."""
     given, v = options.given, options.values
     both = "streamName" in given and "streamARN" in given
     if both or (needs_stream and "streamName" not in given and "streamARN" not in given):
@@ -34,14 +34,18 @@ def access_problems(options: GivenOptions, *, needs_stream: bool = True) -> Iter
     region = v["region"]
     if region and not given["region"][0].is_weak:
         for key, other in (("streamARN", _arn_region(v)), ("endpoint", _endpoint_region(v))):
-            # A server of one's own may take any region for its own.
+            # A local server may call itself any region.
             local = key == "streamARN" and v["endpoint"] and not _endpoint_region(v)
             if other and other != region and not local:
                 yield f"region is {region!r}, and {key} is in {other}; leave region out"
 
 
 def reading_problems(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
-    """Contradictions in what is read, and how. What is of no use is added to what has no effect."""
+    """Yield contradictions in what is read and how.
+
+    Options that are not for this query, which is no contradiction, are added to
+    ``options.without_effect``.
+    """
     yield from _out_of_place(options, kind)
     yield from _consumers(options)
     if "shardsPerTask" in options.given and "maxPartitions" in options.given:
@@ -55,7 +59,7 @@ def reading_problems(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
 
 
 def writing_problems(options: GivenOptions) -> Iterator[str]:
-    """Contradictions in how it is written."""
+    """Yield contradictions in what is written and how."""
     given, v = options.given, options.values
     if len(named_streams(v)) > 1:
         yield (
@@ -71,7 +75,7 @@ def writing_problems(options: GivenOptions) -> Iterator[str]:
 
 
 def _out_of_place(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
-    """Options of another kind of query, or of another way to read, than this one."""
+    """Yield options for the other kind of read or the other consumer mode, or note them."""
     mode = options.values["consumerMode"]
     for option in OPTIONS:
         for given in options.given.get(option.key, []):
@@ -174,12 +178,12 @@ def _has_latest(start: InitialPosition) -> bool:
 
 
 def named_streams(v: Mapping[str, Any]) -> tuple[str, ...]:
-    """The streams as the user named them."""
+    """Return the streams as the user named them: ARNs or names."""
     return v["streamARN"] or v["streamName"] or ()
 
 
 def consumer_names(v: Mapping[str, Any], streams: int) -> tuple[str, ...]:
-    """The names of the consumers to register, one a stream, if the user gave any."""
+    """Return the names of the consumers to register, one a stream; none if the user gave none."""
     names = tuple((v["consumerNamePrefix"] or "") + name for name in v["consumerName"] or ())
     return names * streams if len(names) == 1 else names
 
@@ -207,7 +211,7 @@ def _endpoint_region(v: Mapping[str, Any]) -> str | None:
 
 
 def region_of_streams(options: GivenOptions) -> str | None:
-    """The region of the streams, as far as it was said."""
+    """Return the region that the options give; None to take it from the environment."""
     v = options.values
     found = _arn_region(v) or _endpoint_region(v)
     strong = v["region"] and not options.given["region"][0].is_weak

@@ -1,7 +1,7 @@
-"""Moments as users write them, in milliseconds since the epoch. Pure.
+"""Parse times as users write them into milliseconds since the epoch. Pure.
 
-Kinesis knows no part of a millisecond, so one that is given is cut off. Where nothing names a zone,
-a time is UTC: a query must not start elsewhere because it was moved to another machine.
+Kinesis has no finer unit than a millisecond, so smaller fractions are cut off. A time without a
+zone is in UTC: a query must not start at another time because it was moved to another machine.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ _ISO = re.compile(
 
 
 def time_ms(text: str) -> int:
-    """A time in ISO 8601 or as a number since the epoch, seconds or milliseconds by its digits.
+    """Parse a time in ISO 8601, or a number since the epoch.
+
+    The number of digits decides whether such a number is in seconds or in milliseconds.
 
     Raises:
-        ValueError: With the forms that are understood.
+        ValueError: The text is no such time. The message lists the forms.
     """
     text = text.strip()
     if number := re.fullmatch(r"([0-9]{9,11})(?:\.([0-9]{1,9}))?", text):
@@ -47,11 +49,13 @@ def time_ms(text: str) -> int:
 
 
 def java_time_ms(text: str, pattern: str) -> int:
-    """A time in a format that Java's two readers of dates understand alike.
+    """Parse a time by a Java date pattern.
+
+    Only patterns are supported that Java's two parsers of dates understand in the same way.
 
     Raises:
-        ValueError: The pattern has a letter that is not supported (it is named), or the text is not
-            of that form.
+        ValueError: The pattern has a letter that is not supported, or the text does not match it.
+            The message says which.
     """
     if max(len(text), len(pattern)) > _MAX_CHARS:
         raise ValueError(f"a time and a format of at most {_MAX_CHARS} characters each")
@@ -84,8 +88,8 @@ _LONG_MONTHS = (
 _LONG_WEEKDAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
 _ZONE = r"[A-Za-z][A-Za-z0-9_/]*(?:[+-][0-9]{1,2}(?::?[0-9]{2})?)?|[+-][0-9]{2}:?[0-9]{2}"
 
-# What one run of a letter matches: the name of the part, and its form. A number of one or two
-# digits has no form here.
+# The part of a time that a run of one letter stands for, and how many digits it has at most, or the
+# regular expression for it.
 _NUMBERS: Mapping[str, tuple[str, int]] = {
     **dict.fromkeys(("d", "dd"), ("day", 2)),
     **dict.fromkeys(("M", "MM"), ("month", 2)),
@@ -115,7 +119,7 @@ _RUNS = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z]")
 
 
 def _regex(pattern: str) -> str:
-    """A regular expression for a Java date pattern."""
+    """Translate a Java date pattern into a regular expression with a group for each part."""
     runs = [m[0] for m in _RUNS.finditer(pattern)]
     parts: dict[str, str] = {}
     regex = ""
@@ -156,7 +160,7 @@ def _touches_number(runs: list[str], i: int) -> bool:
 
 # --- zones --------------------------------------------------------------------------------------
 
-# Abbreviations that mean one zone to everybody who would write them here. Hours.
+# Abbreviations that can only mean one zone here, with the hours that the zone is ahead of UTC.
 _ABBREVIATIONS = {
     **dict.fromkeys(("Z", "UTC", "UT", "GMT", "WET"), 0),
     **dict.fromkeys(("CET", "WEST"), 1),
@@ -174,7 +178,10 @@ _ABBREVIATIONS = {
 
 
 def _zone(name: str, local: datetime) -> timedelta:
-    """How far a zone is ahead of UTC at a local time; of two such times the first."""
+    """Return how far a zone is ahead of UTC at a local time.
+
+    If the clocks are set back and the local time comes twice, it is the first of the two.
+    """
     if name.upper() in _ABBREVIATIONS:
         return timedelta(hours=_ABBREVIATIONS[name.upper()])
     number = re.fullmatch(r"(?:GMT|UTC)?([+-][0-9]{1,2}(?::?[0-9]{2})?)", name, re.IGNORECASE)
@@ -182,7 +189,7 @@ def _zone(name: str, local: datetime) -> timedelta:
         return _offset(number[1])
     try:
         offset = local.replace(tzinfo=ZoneInfo(name)).utcoffset()
-    # KeyError for a zone that is not there; the others for what is no name of one.
+    # KeyError: there is no such zone. The others: the text cannot be the name of a zone.
     except (KeyError, OSError, ValueError, OverflowError):
         offset = None
     if offset is None:

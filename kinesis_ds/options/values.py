@@ -1,8 +1,8 @@
-"""What the text of an option may be: one parser a kind of value. Pure.
+"""The parsers of option values, one for each form of value. Pure.
 
-A parser turns text into a value, or raises ``ValueError`` with the form that it expected; the words
-go into the middle of a sentence for the user. Positions have a module of their own,
-:mod:`kinesis_ds.options.positions`; what they become is here.
+A parser turns a text into a value, or raises ``ValueError`` with the form that it expects. Its
+words go into the middle of a sentence for the user: "linger is 5, expected a duration with its
+unit". Positions have a module of their own, :mod:`kinesis_ds.options.positions`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def text(value: str) -> str:
 
 
 def pattern(regex: str, form: str) -> Callable[[str], str]:
-    """Texts of a given form."""
+    """Return a parser for texts that match a regular expression as a whole."""
 
     def parse(value: str) -> str:
         if not re.fullmatch(regex, value.strip()):
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def listed(parse: Callable[[str], T], *, distinct: bool = True) -> Callable[[str], tuple[T, ...]]:
-    """One or more values, with commas between them."""
+    """Return a parser for one or more values with commas between them."""
 
     def parse_all(value: str) -> tuple[T, ...]:
         found = tuple(parse(part) for part in value.split(","))
@@ -105,7 +105,7 @@ def consumer_ids(value: str) -> tuple[str, ...]:
 
 
 def choice(values: Mapping[str, T], form: str) -> Callable[[str], T]:
-    """One of a few words, which have no case."""
+    """Return a parser for one of a few words, in upper or lower case."""
 
     def parse(value: str) -> T:
         if value.strip().lower() not in values:
@@ -137,6 +137,8 @@ _JVM_DURATION = re.compile(rf"\s*([0-9]{{1,18}})\s*{_UNIT}?\s*")
 
 
 def duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], float]:
+    """Return a parser for a duration with a unit; the value is in seconds."""
+
     def parse(value: str) -> float:
         match = _DURATION.fullmatch(value.lower())
         seconds = float(match[1]) * _SECONDS[match.lastgroup or ""] if match else -1.0
@@ -151,7 +153,10 @@ def duration(at_least_s: float, at_most_s: float = 86400.0) -> Callable[[str], f
 
 
 def jvm_duration(at_least_s: float, at_most_s: float) -> Callable[[str], float]:
-    """As connectors on the JVM take it: without a unit it is milliseconds. Brought into bounds."""
+    """Return a parser for a duration as JVM connectors read it; the value is in seconds.
+
+    Without a unit it is in milliseconds. A value outside the bounds is moved to the nearest bound.
+    """
 
     def parse(value: str) -> float:
         match = _JVM_DURATION.fullmatch(value.lower())
@@ -166,11 +171,13 @@ def _shown_time(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
-# Above what anybody means; as a bound it is not worth a word in a message.
+# More than anybody means. As an upper limit it is not mentioned in messages.
 _BOUNDLESS = 1 << 50
 
 
 def size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
+    """Return a parser for a number of bytes, with or without a unit."""
+
     def parse(value: str) -> int:
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*(b|kb|k|mb|m|gb|g)?\s*", value.lower())
         unit = (match[2] or "b")[0] if match else "b"
@@ -184,6 +191,8 @@ def size(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
 
 
 def count(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
+    """Return a parser for a whole number."""
+
     def parse(value: str) -> int:
         count = int(value) if re.fullmatch(r"\s*[0-9]{1,18}\s*", value) else -1
         if not at_least <= count <= at_most:
@@ -194,7 +203,7 @@ def count(at_least: int, at_most: int = _BOUNDLESS) -> Callable[[str], int]:
 
 
 def rate(at_least: float, at_most: float, unit: int) -> Callable[[str], int]:
-    """A decimal number of some unit of bytes a second, in bytes a second."""
+    """Return a parser for a number of ``unit`` bytes a second; the value is in bytes a second."""
 
     def parse(value: str) -> int:
         match = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", value.strip())

@@ -1,4 +1,4 @@
-"""The options of a sink, as they come out of parsing. Pure."""
+"""The options of a sink, as the parser returns them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AggregationOptions:
-    """How rows are put together to one Kinesis record, and whether each carries an id."""
+    """How many rows are put into one Kinesis record, and whether each row has an id.
+
+    Attributes:
+        max_bytes: Maximum size of an aggregate in bytes. The stream's own limit applies too.
+        max_records: Maximum number of rows in an aggregate.
+        ids: Whether each row has a record id (option ``recordIds``).
+    """
 
     max_bytes: int
     max_records: int
@@ -21,15 +27,25 @@ class AggregationOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of a sink. Durations in seconds, sizes in bytes.
+    """The options of a sink. ``options/table.py`` documents each option for users.
 
     Attributes:
-        stream: Where rows go that name none themselves; None when each has to.
+        stream: The stream for rows that do not name one; None if each row has to name its stream.
+        aws: Access to AWS.
+        max_in_flight_records: Hard limit for records not yet acknowledged, in each task.
+        max_in_flight_bytes: The same limit in bytes of data and partition keys.
+        max_in_flight_requests: Maximum number of PutRecords requests in flight, in each task.
+        batch_max_records: Maximum number of records in one PutRecords request.
+        batch_max_bytes: Maximum size of one PutRecords request in bytes.
+        linger_s: How long a record waits for others of its shard, in seconds.
         ordered: Whether records of one partition key are stored in row order.
-        aggregation: None: each row is a record of its own.
-        skip_oversized: Leave out rows that are too large, instead of failing.
-        ledger: Whether to keep account of finished batches.
-        checkpoint: The query's checkpoint location, where Spark tells it.
+        aggregation: How rows are aggregated; None to write each row as one Kinesis record.
+        skip_oversized: Whether to leave out rows that are too large, instead of failing.
+        retry_timeout_s: How long one record is retried, in seconds.
+        diagnostics_dir: The directory into which counters are written; None to write none.
+        ledger: Whether to record finished batches.
+        checkpoint: The query's checkpoint location; None where Spark gives none.
+        without_effect: The options that have no effect on this query, each with the reason.
     """
 
     stream: StreamId | None
@@ -51,5 +67,5 @@ class WriteOptions:
 
     @property
     def label(self) -> str:
-        """What is written to, for messages."""
+        """The target of the sink, for messages."""
         return f"stream {self.stream.label}" if self.stream else "the streams of column stream"
