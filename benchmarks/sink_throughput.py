@@ -44,7 +44,7 @@ from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import served
 from kinesis_ds import KinesisDataSource
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.writer import service
+from kinesis_ds.writer import registry
 from kinesis_ds.writer.rows import arrow_columns
 from kinesis_ds.writer.task import TaskId, write_task
 
@@ -358,7 +358,7 @@ def main() -> None:
         try:
             found = in_one_task(server.endpoint, args.quick)
         finally:
-            service.REGISTRY.close()
+            registry.REGISTRY.close()
         for (size, name), costs in found.items():
             line = row_of(size, name, costs, found[size, "boto3"])
             report.rows.append({"where": "task", **line})

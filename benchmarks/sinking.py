@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, Settings
-from kinesis_ds.writer import service
+from kinesis_ds.writer import registry
 from kinesis_ds.writer.rows import arrow_columns
 from kinesis_ds.writer.task import SinkCommit, TaskId, write_task
 
@@ -25,7 +25,7 @@ def double(shards: int, *faults: Fault, limits: bool = True) -> Iterator[Kinesis
         try:
             yield kinesis
         finally:
-            service.REGISTRY.close()
+            registry.REGISTRY.close()
 
 
 def throttle(kinesis: KinesisServer, shard_id: str, share: float) -> None:

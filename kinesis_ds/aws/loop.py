@@ -1,8 +1,7 @@
-"""The event loop that performs what subscriptions decide. It parses frames, hands off, and waits.
+"""An event loop on a thread of its own, with one open connection to Kinesis.
 
-One thread, one loop, one :class:`~kinesis_ds.aws.connection.Connection`. Nothing on the loop
-blocks: all but the smallest messages are decoded by the threads of the lanes, and a shard whose
-buffer is full simply stops reading its own socket until the buffer's callback says there is room.
+The source and the sink use the same class, and each has loops of its own, so that one of them
+never waits for the other. Nothing on a loop may block.
 """
 
 from __future__ import annotations
@@ -36,6 +35,11 @@ class NetworkLoop:
     Args:
         aws: Where to connect, and as whom.
         new_loop: Makes the event loop; a test may let its time pass faster.
+        new_connection: Makes the connection, which the loop then opens and closes.
+        name: The name of the thread.
+
+    Attributes:
+        connection: The open connection. Use it on the loop only.
 
     Raises:
         KinesisConnectorError: The connection could not be set up (no region, for example).
@@ -45,54 +49,67 @@ class NetworkLoop:
         self,
         aws: AwsOptions,
         new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+        *,
+        new_connection: Callable[[AwsOptions], Connection] = Connection,
+        name: str = "kinesis-network",
     ) -> None:
-        self._aws = aws
+        self.connection = new_connection(aws)
         self._loop = new_loop()
         self._ready = threading.Event()
+        self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        self._stopping: asyncio.Event | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.connection: Connection = None  # type: ignore[assignment]
-        self._thread = threading.Thread(target=self._main, name="kinesis-network", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
-        if not self._ready.wait(_START_TIMEOUT_S):
-            raise InternalError("The network loop did not start.", "Please report this.")
-        self._raise_failure()
+        try:
+            if not self._ready.wait(_START_TIMEOUT_S):
+                raise InternalError("The network loop did not start.", "Please report this.")
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:
+            self.close()
+            raise
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            self._thread.join(_STOP_TIMEOUT_S)
-            raise self._failure
-
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float, what: str) -> T:
+    def wait_for(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Run a coroutine on the loop and wait for its result; for other threads.
 
+        However the wait ends, the work does not go on after it.
+
         Raises:
-            TransientError: No result within ``timeout_s``, or the loop was closed meanwhile; the
-                work is cancelled.
+            concurrent.futures.TimeoutError: There was no result within ``timeout_s``.
+            concurrent.futures.CancelledError: The loop was closed meanwhile.
+            InternalError: The loop had ended before.
         """
         if not self._thread.is_alive():
             work.close()
-            raise InternalError(f"{what}: the network loop has ended.")
+            raise InternalError("The network loop has ended.", "Please report this.")
         future = asyncio.run_coroutine_threadsafe(self._owned(work), self._loop)
         try:
             return future.result(timeout_s)
+        finally:
+            future.cancel()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float, what: str) -> T:
+        """Do the same as :meth:`wait_for`, with errors that say ``what`` was being done.
+
+        Raises:
+            TransientError: There was no result within ``timeout_s``, or the loop was closed.
+            InternalError: The loop had ended before.
+        """
+        try:
+            return self.wait_for(work, timeout_s)
         except CancelledError:
             raise TransientError(f"{what} was given up: the source was closed.") from None
         except FutureTimeout:
-            future.cancel()
             raise TransientError(
                 f"{what} took longer than {timeout_s:g}s.", "Is the endpoint reachable from here?"
             ) from None
-        except BaseException:
-            future.cancel()  # the caller was told to leave: what it waited for must not go on
-            raise
 
     def post(self, callback: Any, *args: Any) -> None:
         """Call something on the loop soon; from any thread, never blocking."""
         here = threading.get_ident() == self._thread.ident
         call_soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to do
             call_soon(callback, *args)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -104,14 +121,13 @@ class NetworkLoop:
 
     def close(self) -> None:
         """Cancel all tasks, close the connection, end the thread. Idempotent."""
-        if self._stopping is not None:
-            self.post(self._stopping.set)
+        self.post(self._stopping.set)
         self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning("the network loop did not end within %gs", _STOP_TIMEOUT_S)
 
     async def _owned(self, work: Coroutine[Any, Any, T]) -> T:
-        """Work that is cancelled at :meth:`close`, so that whoever waits for it is told."""
+        """Run work that :meth:`close` cancels, so that the thread that waits for it goes on."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -139,9 +155,7 @@ class NetworkLoop:
             self._loop.close()
 
     async def _live(self) -> None:
-        self._stopping = asyncio.Event()
-        async with Connection(self._aws) as connection:
-            self.connection = connection
+        async with self.connection:
             self._ready.set()
             await self._stopping.wait()
             while self._tasks:

@@ -68,7 +68,7 @@ class RecordLimits(Protocol):
         """As it was when the stream was looked at last."""
         ...
 
-    def look_again(self, stream: StreamId) -> int:
+    def current_record_bytes(self, stream: StreamId) -> int:
         """As it is now: it may have been raised."""
         ...
 
@@ -269,7 +269,7 @@ class Rows:
         kept = []
         for at, size in enumerate(block.sizes):
             if size > most:
-                most = self._limits.look_again(stream)
+                most = self._limits.current_record_bytes(stream)
             if size <= most:
                 kept.append(at)
             elif self._skip_oversized:

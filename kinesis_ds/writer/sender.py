@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import (
     AccessError,
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.stream import StreamId
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.inflight import InFlightWindow
-    from kinesis_ds.writer.prediction import Prediction
     from kinesis_ds.writer.records import Request
     from kinesis_ds.writer.results import Answers
     from kinesis_ds.writer.rows import Piece
-    from kinesis_ds.writer.service import Target
+    from kinesis_ds.writer.target_streams import TargetStreams
 
 logger = logging.getLogger(__name__)
 
@@ -53,23 +52,13 @@ _LOOK_AGAIN_S = 1.0
 _TICK_S = 0.001
 
 
-class Streams(Protocol):
-    """What a sender needs of the service: calls, each without retries of its own."""
-
-    def opened(self, stream: StreamId) -> Target: ...
-
-    async def put(self, stream: StreamId, request: Request) -> Mapping[str, Any]: ...
-
-    async def look_at_shards(self, stream: StreamId) -> Prediction: ...
-
-
 class Sender:
     """The requests of one task. Everything but the constructor runs on the network loop.
 
     The first error ends the task: it goes to the window, where the task's thread meets it.
 
     Args:
-        streams: Makes the calls.
+        streams: Makes the calls, each without retries of its own.
         window: What the task has in flight. Whoever calls :meth:`add` has acquired room in it.
         options: The query's.
         counters: Told of each request and its outcome.
@@ -79,7 +68,7 @@ class Sender:
 
     def __init__(
         self,
-        streams: Streams,
+        streams: TargetStreams,
         window: InFlightWindow,
         options: WriteOptions,
         counters: SinkCounters,
@@ -141,7 +130,7 @@ class Sender:
         return tuple(self._written[key] for key in sorted(self._written))
 
     def _open(self, stream: StreamId) -> Lanes:
-        options, target = self._options, self._streams.opened(stream)
+        options, target = self._options, self._streams[stream]
         limits = PackingLimits(
             options.batch_max_records,
             # Never a request that the bound admits only when nothing else is in flight.
@@ -263,7 +252,7 @@ class Sender:
             while stream in self._surprised:
                 self._surprised.discard(stream)
                 try:
-                    prediction = await self._streams.look_at_shards(stream)
+                    prediction = await self._streams.update_prediction(stream)
                 except AccessError:
                     raise
                 except (KinesisConnectorError, asyncio.TimeoutError) as exc:

@@ -14,7 +14,7 @@ from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.limits import PUT_RECORDS_MAX_RECORDS
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.wire.schema import check_sink_schema
-from kinesis_ds.writer import service as _service
+from kinesis_ds.writer import registry
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.results import ShardWrites, Written, merge
 from kinesis_ds.writer.rows import Rows
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kinesis_ds.options.write import WriteOptions
     from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.rows import Columns
+    from kinesis_ds.writer.service import SinkService
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ def write_task(
         KinesisConnectorError: A row cannot be written, or Kinesis would not take it.
     """
     try:
-        with _service.REGISTRY.borrow(options) as service:
+        with registry.REGISTRY.borrow(options) as service:
             return _write(slices, options, task, run_id, service)
     except InternalError:
         raise
@@ -131,17 +132,19 @@ def _write(
     options: WriteOptions,
     task: TaskId,
     run_id: str,
-    service: _service.SinkService,
+    service: SinkService,
 ) -> SinkCommit:
-    counters = _service.REGISTRY.counters(options)
+    counters = registry.REGISTRY.counters(options)
     window = InFlightWindow(
         options.max_in_flight_records,
         options.max_in_flight_bytes,
         options.max_in_flight_requests,
         label=options.label,
-        on_wait=lambda waits: service.post(sender.hurry, waits),
+        on_wait=lambda waits: service.network.post(sender.hurry, waits),
     )
-    sender = Sender(service, window, options, counters, id_prefix=_id_prefix(options, task, run_id))
+    sender = Sender(
+        service.streams, window, options, counters, id_prefix=_id_prefix(options, task, run_id)
+    )
     rows = Rows(
         service,
         task.partition,
@@ -156,8 +159,8 @@ def _write(
     try:
         for piece in rows.pieces(_until_failed(slices, window)):
             window.acquire(len(piece.block), piece.block.size, patience_s)
-            service.post(sender.add, piece)
-        service.post(sender.flush)
+            service.network.post(sender.add, piece)
+        service.network.post(sender.flush)
         window.drain(patience_s)
         return SinkCommit(
             task.partition, sender.written(), task.query_id, skipped=_count(rows, options, counters)
@@ -166,7 +169,7 @@ def _write(
         # After a success there is nothing to cancel. Otherwise (also when Spark gives the task up)
         # this task's requests end here, and only they.
         with contextlib.suppress(InternalError):
-            service.call(sender.aclose(), _GRACE_S)
+            service.run(sender.aclose(), _GRACE_S)
         counters.closed(window)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kinesis_ds.limits import MIB
-from kinesis_ds.writer import service
-from kinesis_ds.writer.service import Registry
+from kinesis_ds.writer import registry
+from kinesis_ds.writer.registry import Registry
 from tests.support.fast import FastLoop
 from tests.support.sink_tasks import run_task
 from tests.support.sinks import rows
@@ -75,7 +75,7 @@ def main() -> None:
     options, size = job["options"], job["size"]
     warm: Any = _Given({**options, "streamName": WARM})
     given: Any = _Given(options)
-    service.REGISTRY = Registry(FastLoop)
+    registry.REGISTRY = Registry(FastLoop)
     each = max(1, min(100, MIB // size))
     taken = 0
 
@@ -91,7 +91,7 @@ def main() -> None:
         tracemalloc.start()
     outcome = run_task(given, counted())
     grown = tracemalloc.get_traced_memory()[1] if job["trace"] else _status("VmHWM") - before
-    service.REGISTRY.close()
+    registry.REGISTRY.close()
     error = None if outcome.error is None else str(outcome.error)
     json.dump({"grown": grown, "taken": taken, "error": error}, sys.stdout)
 

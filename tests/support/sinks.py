@@ -30,11 +30,12 @@ from kinesis_ds.aws import connection
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, Settings
-from kinesis_ds.writer import service
+from kinesis_ds.writer import registry
 from kinesis_ds.writer.aggregating import users_of
+from kinesis_ds.writer.registry import Registry
 from kinesis_ds.writer.results import ShardWrites
-from kinesis_ds.writer.service import Registry
 from kinesis_ds.writer.stream import KinesisStreamWriter
+from kinesis_ds.writer.target_streams import TargetStreams
 from kinesis_ds.writer.task import SinkCommit
 from tests.support.fast import SPEED, FastLoop
 
@@ -175,11 +176,11 @@ class Sink:
             self.kinesis.create_stream(STREAM, self._shards)
             if self._relayed:
                 self.relay = stack.enter_context(Relay(self.kinesis.endpoint))
-            stack.enter_context(mock.patch.object(service, "REGISTRY", Registry(self._new_loop)))
+            stack.enter_context(mock.patch.object(registry, "REGISTRY", Registry(self._new_loop)))
             stack.enter_context(
                 mock.patch.object(connection, "get_session", _session_with_models_at_hand)
             )
-            stack.enter_context(mock.patch.object(service.SinkService, "put", self._noting_put()))
+            stack.enter_context(mock.patch.object(TargetStreams, "put", self._noting_put()))
             self._ending = stack.pop_all()
         return self
 
@@ -193,7 +194,7 @@ class Sink:
 
     def close_services(self) -> None:
         """What the end of the process does."""
-        service.REGISTRY.close()
+        registry.REGISTRY.close()
 
     def writer(self, **options: str) -> KinesisStreamWriter:
         raw = {**self.kinesis.options(self.stream), **options}
@@ -217,7 +218,7 @@ class Sink:
 
     def counters(self, **options: str) -> dict[str, Any]:
         """What the sink says of itself."""
-        return service.REGISTRY.counters(self.writer(**options)._options).snapshot()
+        return registry.REGISTRY.counters(self.writer(**options)._options).snapshot()
 
     # --- the account ----------------------------------------------------------------------------
 
@@ -274,7 +275,7 @@ class Sink:
         return Counter(item for ids in self.sent for item in ids)
 
     def _noting_put(self) -> Callable[..., Any]:
-        put = service.SinkService.put
+        put = TargetStreams.put
 
         async def note(this: Any, stream: Any, request: Request) -> Any:
             users = [user for record in request.records for user in users_of(record)]

@@ -16,7 +16,7 @@ from integration.chaos.verdict import PutCall
 from kinesis_ds.errors import KinesisConnectorError, TransientError
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.writer.records import Request
-from kinesis_ds.writer.service import SinkService
+from kinesis_ds.writer.target_streams import TargetStreams
 
 _CALLS = "calls"
 
@@ -71,10 +71,12 @@ def record_calls(folder: Path) -> None:
         return
     _installed = True
     lines = AppendedLines(folder / _CALLS / f"{os.getpid()}.jsonl")
-    put = SinkService.put
+    put = TargetStreams.put
     count = 0
 
-    async def noted_put(self: SinkService, stream: StreamId, request: Request) -> Mapping[str, Any]:
+    async def noted_put(
+        self: TargetStreams, stream: StreamId, request: Request
+    ) -> Mapping[str, Any]:
         nonlocal count
         count += 1
         number = count
@@ -92,7 +94,7 @@ def record_calls(folder: Path) -> None:
         lines.add("end", number, True)
         return answer
 
-    SinkService.put = noted_put  # type: ignore[method-assign]
+    TargetStreams.put = noted_put  # type: ignore[method-assign]
 
 
 def recorded_calls(folder: Path) -> Iterator[PutCall]:

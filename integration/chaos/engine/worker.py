@@ -18,7 +18,7 @@ from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.agent import range_client
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.writer import service
+from kinesis_ds.writer import registry
 from kinesis_ds.writer.stream import KinesisStreamWriter
 from tests.support.fast import FastLoop
 
@@ -31,13 +31,13 @@ Rows = list[list[str | None]]
 def work(channel: Connection, folder: Path, sink: Mapping[str, str]) -> None:
     """Take tasks until told to stop, or until the driver is gone."""
     record_calls(folder)
-    service.REGISTRY = service.Registry(FastLoop)
+    registry.REGISTRY = registry.Registry(FastLoop)
     pickled_writer = pickle.dumps(KinesisStreamWriter(parse_write_options(sink)))
     while True:
         what, *task = channel.recv()
         if what == "stop":
             # What Python does at the end of the process, so that it can be looked at.
-            service.REGISTRY.close()
+            registry.REGISTRY.close()
             range_client._clients.close()  # its own way to close is at exit
             channel.send([f"worker {os.getpid()}: {left}" for left in left_over()])
             return

@@ -20,7 +20,7 @@ class Limits:
     def record_bytes(self, stream: StreamId) -> int:
         return 100
 
-    look_again = record_bytes
+    current_record_bytes = record_bytes
 
 
 @given(

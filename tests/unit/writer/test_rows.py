@@ -36,7 +36,7 @@ class Limits:
     def record_bytes(self, stream: StreamId) -> int:
         return self.now
 
-    def look_again(self, stream: StreamId) -> int:
+    def current_record_bytes(self, stream: StreamId) -> int:
         self.looks += 1
         self.now = self.then or self.now
         return self.now

@@ -25,7 +25,7 @@ from kinesis_ds.writer.records import Block, Record, Request, plain
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.rows import Piece
 from kinesis_ds.writer.sender import Sender
-from kinesis_ds.writer.service import Target
+from kinesis_ds.writer.target_streams import TargetStream
 from tests.support.virtual_time import run_in_virtual_time
 
 THROTTLED = {
@@ -55,17 +55,17 @@ class Kinesis:
         then: Mapping[str, Shard] | Exception | None = None,
     ) -> None:
         self.answer = answer
-        self.target = Target(MIB, distributes=False, prediction=Prediction(shards))
+        self.target = TargetStream(MIB, distributes=False, prediction=Prediction(shards))
         self.then = then
         self.looks = 0
         self.calls: list[tuple[float, list[str]]] = []
         self.sent: list[Record] = []
         self.under_way = self.most_under_way = 0
 
-    def opened(self, stream: StreamId) -> Target:
+    def __getitem__(self, stream: StreamId) -> TargetStream:
         return self.target
 
-    async def look_at_shards(self, stream: StreamId) -> Prediction:
+    async def update_prediction(self, stream: StreamId) -> Prediction:
         self.looks += 1
         if isinstance(self.then, Exception):
             raise self.then

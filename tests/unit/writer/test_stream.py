@@ -28,7 +28,7 @@ from kinesis_ds.errors import (
 )
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.writer import service
+from kinesis_ds.writer import registry, target_streams
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.stream import KinesisStreamWriter, make_stream_writer, target_of
 from kinesis_ds.writer.task import SinkCommit, merge_commits
@@ -146,7 +146,7 @@ def server() -> Iterator[Server]:
         yield running
         running.gate.set()
         running.closing.set()
-        service.REGISTRY.close()
+        registry.REGISTRY.close()
         running.shutdown()
         thread.join()
 
@@ -250,7 +250,7 @@ def test_rows_are_not_taken_while_the_server_does_not_answer(server: Server) -> 
             yield item
 
     slow = writer(server, maxInFlightRecords="1000", batchMaxRecords="100")
-    counters = service.REGISTRY.counters(slow._options)
+    counters = registry.REGISTRY.counters(slow._options)
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(slow.write, counted())
         server.wait_for(lambda: counters.snapshot()["waits"] > 0)
@@ -268,7 +268,7 @@ def test_bytes_are_bounded_on_their_own(server: Server) -> None:
     """Large rows reach the bound on bytes long before that on records."""
     server.gate.clear()
     slow = writer(server, maxInFlightBytes="1mb", batchMaxBytes="256kb")
-    counters = service.REGISTRY.counters(slow._options)
+    counters = registry.REGISTRY.counters(slow._options)
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(slow.write, rows(200, data="x" * 60_000, each=10))
         server.wait_for(lambda: counters.snapshot()["waits"] > 0)
@@ -421,7 +421,7 @@ def test_counters_go_to_a_file_when_asked_for(server: Server, tmp_path: Any) -> 
     """Summed over the tasks of the process; whole JSON, and written a last time at the end."""
     for _ in range(2):
         writer(server, diagnosticsDirectory=str(tmp_path)).write(rows(700))
-    service.REGISTRY.close()
+    registry.REGISTRY.close()
 
     seen = json.loads((tmp_path / f"sink-{os.getpid()}.json").read_text())
     assert seen["kind"] == "sink"
@@ -467,7 +467,7 @@ def test_an_endpoint_that_never_answers_is_one_error_soon(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A half-open endpoint (a firewall that drops) is not waited for as long as records are."""
-    monkeypatch.setattr(service, "_CHECK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(target_streams, "CHECK_TIMEOUT_S", 0.5)
     server.refuse = {"DescribeStreamSummary": "never"}
 
     with pytest.raises(TransientError, match=r"127\.0\.0\.1.* did not answer for stream s"):
@@ -480,7 +480,7 @@ def test_a_port_where_nobody_listens_is_one_error_soon(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tried a few times, as it may be starting, and then named."""
-    monkeypatch.setattr(service, "_CHECK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(target_streams, "CHECK_TIMEOUT_S", 0.5)
 
     with pytest.raises(TransientError, match=r"http://127\.0\.0\.1:9.* Is the endpoint right"):
         writer(server, endpoint="http://127.0.0.1:9").write(rows(1))
