@@ -1,6 +1,6 @@
-"""``python -m kinesis_ds.agent``: an agent process. Sources start it, people do not.
+"""``python -m kinesis_ds.agent``: an agent process. A source starts it; nobody needs to by hand.
 
-Its standard input is one end of a socket pair; nobody but the parent holds the other.
+Its standard input is one end of a socket pair; nobody but the parent holds the other end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kinesis_ds.agent.remote.host import run
 
 
 def connection() -> socket.socket:
-    """The parent's connection, taken away from standard input so that nothing else reads it.
+    """Take the connection to the parent away from standard input, so that nothing else reads it.
 
     Raises:
-        OSError: Standard input is no socket.
+        OSError: Standard input is not a socket.
     """
     found = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -29,7 +29,7 @@ def connection() -> socket.socket:
 
 
 def main() -> int:
-    """The program."""
+    """Run the agent process and return its exit status."""
     try:
         parent = connection()
     except OSError:

@@ -1,1 +1,1 @@
-"""Agents in processes of their own: what is said to them, who starts them, and their own side."""
+"""Agents in processes of their own: the messages, the parent's side and the process's side."""

@@ -1,8 +1,8 @@
-"""An agent process from within: does what it is told over its control connection, until that ends.
+"""What runs in an agent process: agents that do what the parent says, until the connection ends.
 
-The connection *is* the life of the process: a parent that stops it closes the connection, and one
-that is killed has its end closed by the kernel. Then subscriptions, server and threads end, within
-seconds even where one of them does not want to.
+The connection *is* the life of the process. A parent that stops it closes the connection, and when
+a parent is killed the kernel closes it. Then subscriptions, server and threads end, within seconds
+even if one of them hangs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import functools
 import logging
 import os
 import threading
-import time
-from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import AgentHost, ShardAgent
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.framing import Deframer, encode
+from kinesis_ds.agent.remote.outbox import Outbox
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
@@ -34,12 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# After the connection has ended; whatever still runs then is cut off.
+# So long after the connection has ended the process exits, whatever still runs.
 _END_WITHIN_S = 5.0
-_BEAT_S = 1.0
 _READ_BYTES = 65536
-# Positions are told at once, and then not again for so long: one message tells of many events.
-_TELL_EVERY_S = 0.01
 
 
 def run(
@@ -47,11 +43,12 @@ def run(
     new_network: Callable[[AwsOptions], NetworkLoop] = NetworkLoop,
     clock: Clock | None = None,
 ) -> int:
-    """Serve until the connection ends; the exit status.
+    """Serve the parent until the connection ends, and return the exit status.
 
     Args:
-        connection: To the parent, and to nobody else.
-        new_network, clock: A test may let time pass faster.
+        connection: A blocking socket whose other end only the parent holds.
+        new_network: Opens the loop on which shards are read; a test may let time pass faster.
+        clock: A test may let time pass faster.
     """
     received = _received(connection)
     try:
@@ -67,13 +64,13 @@ def run(
         except KinesisConnectorError as exc:
             connection.sendall(encode(messages.Failed(exc)))
             return 1
-        process = _Process(connection, hello, network, clock or SystemClock())
+        host = _Host(connection, hello, network, clock or SystemClock())
         try:
             for message in received:
-                process.handle(message)
+                host.handle(message)
         finally:
             _exit_later()
-            process.close()
+            host.close()
             network.close()
     except OSError:  # the parent is gone
         return 1
@@ -88,14 +85,14 @@ def _received(connection: socket.socket) -> Iterator[messages.Message]:
 
 
 def _exit_later() -> None:
-    """End the process soon, whatever waits for whatever."""
+    """End the process within seconds, even if something in it hangs."""
     alarm = threading.Timer(_END_WITHIN_S, os._exit, (1,))
     alarm.daemon = True
     alarm.start()
 
 
-class _Process:
-    """What the process reads, and how it answers. Messages are handled by its main thread."""
+class _Host:
+    """The agents of the process. Does what each message asks, on the process's main thread."""
 
     def __init__(
         self, connection: socket.socket, hello: messages.Hello, network: NetworkLoop, clock: Clock
@@ -104,11 +101,11 @@ class _Process:
         self._clock = clock
         self._host = AgentHost(hello.buffer_bytes, hello.max_records)
         self._agents: dict[int, ShardAgent] = {}
-        # What went wrong on the loop, by agent.
+        # By agent, what went wrong on the loop.
         self._broken: dict[int, KinesisConnectorError] = {}
         self._diagnoses: dict[int, asyncio.Future[KinesisConnectorError | None]] = {}
         self._calls = 0
-        self._outbox = _Outbox(connection, self._positions, self._failures)
+        self._outbox = Outbox(connection, self._positions, self._failures)
         self._outbox.put(messages.Ready(messages.CONTROL_VERSION, os.getpid()))
 
     def close(self) -> None:
@@ -118,7 +115,11 @@ class _Process:
         self._host.close()
 
     def handle(self, message: messages.Message) -> None:
-        """Do what was asked."""
+        """Do what the parent asks.
+
+        Raises:
+            AgentError: A parent does not send such a message.
+        """
         match message:
             case messages.OpenAgent(number, options):
                 agent = ShardAgent(
@@ -128,7 +129,7 @@ class _Process:
                     self._clock,
                     functools.partial(self._diagnose, number),
                     functools.partial(self._outbox.put, messages.Changed(number)),
-                    functools.partial(self._told, number),
+                    functools.partial(self._on_move, number),
                 )
                 self._agents[number] = agent
                 self._outbox.put(messages.Opened(number, agent.address.uri, agent.address.token))
@@ -147,7 +148,7 @@ class _Process:
             case messages.Question(call):
                 try:
                     answer = messages.Answer(call, self._answer(message), None)
-                except Exception as exc:  # whoever asked must be told
+                except Exception as exc:  # whoever asked must not wait in vain
                     logger.exception("a question was not answered; please report this")
                     broken = InternalError(f"{type(exc).__name__}: {exc}.", "Please report this.")
                     answer = messages.Answer(call, None, broken)
@@ -180,7 +181,10 @@ class _Process:
         raise AgentError(f"An agent process was asked {type(question).__name__}.")
 
     def _on_loop(self, number: int, work: Callable[[ShardAgent], None]) -> None:
-        """Do something where agents want it done. A shard that nobody reads must not be silent."""
+        """Do something with an agent on the network loop.
+
+        If that raises, the agent has failed: a shard that nobody reads must not go unnoticed.
+        """
 
         def do() -> None:
             agent = self._agents.get(number)
@@ -196,7 +200,7 @@ class _Process:
 
         self._network.post(do)
 
-    def _told(self, number: int, shard_id: str) -> Moved:
+    def _on_move(self, number: int, shard_id: str) -> Moved:
         return functools.partial(self._outbox.moved, number, shard_id)
 
     def _positions(self, number: int, shard_ids: list[str]) -> dict[str, Any]:
@@ -211,7 +215,7 @@ class _Process:
     # --- on the loop ----------------------------------------------------------------------------
 
     async def _diagnose(self, number: int, shard_id: str) -> KinesisConnectorError | None:
-        """Ask the parent, who knows stream and consumer, why a shard is refused."""
+        """Ask the parent, which knows stream and consumer, why a shard is refused."""
         self._calls += 1
         call = self._calls
         future: asyncio.Future[KinesisConnectorError | None]
@@ -232,84 +236,6 @@ class _Process:
             future.set_result(error)
 
 
-class _Outbox:
-    """What is to be told to the parent, and the thread that tells it. Nobody else waits for that.
-
-    It holds at most an answer to each question, and each shard that moved once.
-
-    Args:
-        positions: Agent and shard ids to where they are.
-        failures: What has failed, for the beat.
-    """
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        positions: Callable[[int, list[str]], dict[str, Any]],
-        failures: Callable[[], dict[str, KinesisConnectorError]],
-    ) -> None:
-        self._connection = connection
-        self._positions = positions
-        self._failures = failures
-        self._changed = threading.Condition()
-        self._messages: deque[messages.Message] = deque()
-        self._dirty: dict[int, dict[str, bool]] = {}
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="kinesis-control", daemon=True)
-        self._thread.start()
-
-    def put(self, message: messages.Message) -> None:
-        """Tell this; from any thread, never blocking."""
-        with self._changed:
-            self._messages.append(message)
-            self._changed.notify()
-
-    def moved(self, number: int, shard_id: str, *, news: bool) -> None:
-        """Tell where a shard is; from any thread, never blocking."""
-        with self._changed:
-            idle = not self._dirty
-            shards = self._dirty.setdefault(number, {})
-            shards[shard_id] = shards.get(shard_id, False) or news
-            if idle:
-                self._changed.notify()
-
-    def close(self) -> None:
-        """Tell nothing more. Idempotent."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join(_END_WITHIN_S)
-
-    def _run(self) -> None:
-        beat_due = tell_due = time.monotonic()
-        try:
-            while True:
-                with self._changed:
-                    while True:
-                        now = time.monotonic()
-                        if self._closed:
-                            return
-                        due = min(beat_due, tell_due) if self._dirty else beat_due
-                        if self._messages or now >= due:
-                            break
-                        self._changed.wait(due - now)
-                    said, self._messages = list(self._messages), deque()
-                    dirty: dict[int, dict[str, bool]] = {}
-                    if now >= tell_due:
-                        dirty, self._dirty = self._dirty, {}
-                        tell_due = now + _TELL_EVERY_S if dirty else now
-                if now >= beat_due:
-                    beat_due = now + _BEAT_S
-                    said.append(messages.Beat(self._failures()))
-                said += [
-                    messages.Moved(n, self._positions(n, list(shards)), any(shards.values()))
-                    for n, shards in dirty.items()
-                ]
-                self._connection.sendall(b"".join(map(encode, said)))
-        except OSError as exc:  # the parent is gone: whoever reads from it is told as well
-            logger.debug("nobody listens any more: %s", exc)
-
-
 def held_to_wire(held: Held | None) -> list[Any] | None:
-    """As an answer carries it."""
+    """Return it as an answer carries it: records, bytes and end position; None as None."""
     return None if held is None else [held.records, held.nbytes, str(held.end)]
