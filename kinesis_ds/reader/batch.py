@@ -120,9 +120,7 @@ async def _plan(options: ReadOptions, connection: Connection, clock: Clock) -> l
         )
     )
     for loss in filter(None, losses):
-        if options.fail_on_data_loss:
-            raise loss
-        logger.warning("%s Going on at the oldest record (failOnDataLoss=false).", loss.message)
+        logger.warning("%s", loss.accept(fail_on_data_loss=options.fail_on_data_loss))
     logger.info("batch planned streams=%d ranges=%d until=%d", len(infos), len(planned), now_ms)
     return planned
 

@@ -19,6 +19,7 @@ from kinesis_ds.observe.counters_file import StatisticsFile
 from kinesis_ds.observe.table import reported
 from kinesis_ds.plan.batch import everything_until
 from kinesis_ds.plan.limits import Limits, admit
+from kinesis_ds.plan.loss import stream_recreated
 from kinesis_ds.plan.offsets import InitialOffset, Offset, SourceOffset, StreamOffset, encode_offset
 from kinesis_ds.plan.ranges import ranges
 from kinesis_ds.plan.start import ShardPositions, pin_now_ms
@@ -267,8 +268,8 @@ class Coordinator:
         try:
             reading.raise_failure()
         except StreamRecreatedError:
-            if self._options.fail_on_data_loss:
-                raise
+            loss = stream_recreated(reading.info.name)
+            loss.accept(fail_on_data_loss=self._options.fail_on_data_loss)
             reading.close()
             self._readings.update(self._find([reading.choice]))
 

@@ -12,17 +12,16 @@ from kinesis_ds.aws.streams import describe_stream, list_shards, serving_consume
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import (
     ConsumerError,
-    DataLossError,
     InternalError,
     KinesisConnectorError,
     ProtocolError,
     StreamNotFoundError,
-    StreamRecreatedError,
 )
+from kinesis_ds.plan.loss import Loss, age_unknown, may_have_expired, shard_gone, stream_recreated
 from kinesis_ds.plan.position import TRIM_HORIZON, Position, ShardEnd
 from kinesis_ds.plan.shards import Shard, ShardMap, closing_parents, held_back, vanished, with_news
 from kinesis_ds.plan.stream import StreamId, StreamInfo
-from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
+from kinesis_ds.reader.expiry import lost_before_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -214,13 +213,13 @@ class Discovery:
             raise diagnosis.failed
         if diagnosis.error is not None:
             return diagnosis.error
-        return self._gone(shard_id) if shard_id not in self._listed else None
+        return self._gone(shard_id).error if shard_id not in self._listed else None
 
     async def _diagnose(self, connection: Connection, began: float) -> _Diagnosis:
         try:
             info = await describe_stream(connection, self._stream)
             if info.created_ms != self._info.created_ms:
-                return _Diagnosis(began, recreated(self._info.name))
+                return _Diagnosis(began, stream_recreated(self._info.name).error)
             await self._check_consumer(connection)
             await self._look(connection, everything=True)
         except ConsumerError as exc:
@@ -291,7 +290,7 @@ class Discovery:
         # A shard that is being read tells by itself: by its end, or by what its reader is told.
         unread = self._positions.keys() - self._begun
         for shard_id in vanished(self._listed, unread, self._drained):
-            self._tell_loss(self._gone(shard_id))
+            self._accept(self._gone(shard_id))
             self._drained.add(shard_id)
         for shard_id in self._begun - self._told_closed:
             if shard_id in self._listed and self._listed[shard_id].closed:
@@ -329,7 +328,7 @@ class Discovery:
         try:
             loss = await self._expired(connection, shard.shard_id, position)
             if loss is not None:
-                self._tell_loss(loss)
+                self._accept(loss)
             # As it is listed now: it may have been closed meanwhile.
             agent.assign(self._listed.get(shard.shard_id, shard), position)
         except KinesisConnectorError as exc:
@@ -345,7 +344,7 @@ class Discovery:
 
     async def _expired(
         self, connection: Connection, shard_id: str, position: Position
-    ) -> DataLossError | None:
+    ) -> Loss | None:
         while True:
             try:
                 async with self._checking:
@@ -355,40 +354,14 @@ class Discovery:
             except StreamNotFoundError:
                 return None  # its reader will meet the same, and look up what is missing
             except KinesisConnectorError as exc:
-                if not exc.retryable and self._fail_on_data_loss:
-                    raise
-                logger.warning(
-                    "shard %s of stream %s: cannot tell whether records have expired unread: %s",
-                    shard_id,
-                    self._info.name,
-                    exc,
-                )
+                unknown = age_unknown(f"shard {shard_id} of stream {self._info.name}", exc)
                 if not exc.retryable:
-                    return None
+                    return unknown
+                logger.warning("%s", unknown.warning)
 
-    def _tell_loss(self, error: DataLossError) -> None:
-        if self._fail_on_data_loss:
-            raise error
-        logger.warning("%s Going on without it (failOnDataLoss=false).", error.message)
+    def _accept(self, loss: Loss) -> None:
+        logger.warning("%s", loss.accept(fail_on_data_loss=self._fail_on_data_loss))
 
-    def _gone(self, shard_id: str) -> DataLossError:
+    def _gone(self, shard_id: str) -> Loss:
         known = self._positions.get(shard_id, TRIM_HORIZON)
         return shard_gone(self._info.name, shard_id, known)
-
-
-def shard_gone(stream: str, shard_id: str, position: Position) -> DataLossError:
-    """The error for a shard that is still to be read, and that the stream has forgotten."""
-    return DataLossError(
-        f"Shard {shard_id} of stream {stream} is in the checkpoint ({position}) and no longer in "
-        "the stream.",
-        "Its unread records have expired. Set failOnDataLoss=false to go on without them, or start "
-        "with a new checkpointLocation.",
-    )
-
-
-def recreated(name: str) -> StreamRecreatedError:
-    """The error for a stream deleted and created again under the checkpoint's feet."""
-    return StreamRecreatedError(
-        f"The stream {name} was deleted and created again since the checkpoint was written.",
-        "Its positions mean nothing in the new stream. Start with a new checkpointLocation.",
-    )

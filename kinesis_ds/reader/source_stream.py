@@ -16,6 +16,7 @@ from kinesis_ds.aws.streams import (
 )
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.loss import Loss, may_have_expired, shard_gone, stream_recreated
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, Position, ShardEnd, precedes
@@ -23,14 +24,13 @@ from kinesis_ds.plan.ranges import ShardRange, advance, has_news, ranges
 from kinesis_ds.plan.start import first_positions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
 from kinesis_ds.plan.tasks import lineage_groups
-from kinesis_ds.reader.discovery import Discovery, recreated, shard_gone
-from kinesis_ds.reader.expiry import lost_before_start, may_have_expired
+from kinesis_ds.reader.discovery import Discovery
+from kinesis_ds.reader.expiry import lost_before_start
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Agent, Agents
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-    from kinesis_ds.errors import DataLossError
     from kinesis_ds.options.read import ReadOptions, StreamChoice
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import Start
@@ -101,15 +101,11 @@ class StreamReading:
         """
         if base.created_ms == self.info.created_ms:
             return base
-        if self._options.fail_on_data_loss:
-            raise recreated(self.info.name)
-        say = logger.debug if self._told_recreated else logger.warning
-        self._told_recreated = True
-        say(
-            "%s was deleted and created again; reading it from its oldest record "
-            "(failOnDataLoss=false)",
-            self.label,
-        )
+        loss = stream_recreated(self.info.name)
+        warning = loss.accept(fail_on_data_loss=self._options.fail_on_data_loss)
+        if not self._told_recreated:
+            self._told_recreated = True
+            logger.warning("%s", warning)
         return self.at_start(base.consumer, TRIM_HORIZON, 0)
 
     def at_start(self, consumer: str, start: Start, now_ms: int) -> StreamOffset:
@@ -136,7 +132,7 @@ class StreamReading:
         network, info = self._network, self.info
         now_ms = int(self._clock.wall() * 1000)
 
-        async def look() -> list[DataLossError | None]:
+        async def look() -> list[Loss | None]:
             return [
                 await lost_before_start(network.connection, info, s, p, self._clock)
                 for s, p in open_shards.items()
@@ -145,7 +141,7 @@ class StreamReading:
 
         for loss in network.run(look(), _LOOK_TIMEOUT_S, f"Looking at the age of {self.label}"):
             if loss is not None:
-                self._tell_loss(loss)
+                self._accept(loss)
         return base.with_shards({s: p for s, p in base.shards.items() if s not in gone})
 
     # --- reading --------------------------------------------------------------------------------
@@ -339,13 +335,11 @@ class StreamReading:
         """
         if shard_id in self.listed:
             return False
-        self._tell_loss(shard_gone(self.info.name, shard_id, start))
+        self._accept(shard_gone(self.info.name, shard_id, start))
         return True
 
-    def _tell_loss(self, loss: DataLossError) -> None:
-        if self._options.fail_on_data_loss:
-            raise loss
-        logger.warning("%s Going on without them (failOnDataLoss=false).", loss.message)
+    def _accept(self, loss: Loss) -> None:
+        logger.warning("%s", loss.accept(fail_on_data_loss=self._options.fail_on_data_loss))
 
     # --- ending ---------------------------------------------------------------------------------
 

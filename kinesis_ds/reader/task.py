@@ -11,7 +11,8 @@ from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.get_records import read_range
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.errors import AgentError, DataLossError, InternalError
+from kinesis_ds.errors import AgentError, InternalError
+from kinesis_ds.plan.loss import fewer_than_planned
 from kinesis_ds.plan.position import After, Position, may_hold_records
 from kinesis_ds.wire.schema import to_source_batch
 
@@ -79,13 +80,8 @@ def _on_other_count(planned: PlannedRange, rows: int, complete: bool) -> None:
     )
     if complete or rows > (planned.records or 0):
         raise InternalError(said, "Please report this.")
-    if planned.fail_on_data_loss:
-        raise DataLossError(
-            said,
-            "Records may have expired in between. Set failOnDataLoss=false to go on without them, "
-            "or start with a new checkpointLocation.",
-        )
-    logger.warning("%s Going on without the others (failOnDataLoss=false).", said)
+    loss = fewer_than_planned(said)
+    logger.warning("%s", loss.accept(fail_on_data_loss=planned.fail_on_data_loss))
 
 
 class _Kinesis:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kinesis_ds.plan.loss import may_have_expired
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp, Position
-from kinesis_ds.reader.expiry import may_have_expired
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
