@@ -22,7 +22,7 @@ from kinesis_ds.agent.polling.runner import Poller
 from kinesis_ds.agent.pool import BufferPool, StreamPool
 from kinesis_ds.agent.range_server import RangeServer
 from kinesis_ds.agent.settings import AgentOptions
-from kinesis_ds.aws.streams import consumer_name
+from kinesis_ds.aws.consumers import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 from kinesis_ds.plan.decoding import decoding_of

@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_ds.aws.streams import describe_stream, list_shards, serving_consumer
+from kinesis_ds.aws.consumers import serving_consumer
+from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import (
     ConsumerError,

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.settings import AgentOptions
-from kinesis_ds.aws.streams import (
-    deregister_consumer,
-    ensure_consumer,
-    list_shards,
-    registered_consumer,
-)
+from kinesis_ds.aws.consumers import deregister_consumer, ensure_consumer, registered_consumer
+from kinesis_ds.aws.streams import list_shards
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.loss import Loss, may_have_expired, shard_gone, stream_recreated

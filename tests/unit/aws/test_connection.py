@@ -20,7 +20,8 @@ from botocore.loaders import Loader
 
 from kinesis_ds.aws import connection, credentials
 from kinesis_ds.aws.connection import Connection, _beginning, _error_of
-from kinesis_ds.aws.streams import describe_stream, ensure_consumer
+from kinesis_ds.aws.consumers import ensure_consumer
+from kinesis_ds.aws.streams import describe_stream
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import (
     AccessError,

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.streams import describe_stream, ensure_consumer
+from kinesis_ds.aws.consumers import ensure_consumer
+from kinesis_ds.aws.streams import describe_stream
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import TransientError
 from kinesis_ds.options.aws import AwsOptions
