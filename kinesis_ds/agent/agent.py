@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.context import ShardContext
-from kinesis_ds.agent.efo.machine import Contention, ShardClosed, Stop, Subscription
+from kinesis_ds.agent.efo.machine import Contention, Subscription
 from kinesis_ds.agent.efo.runner import SubscriptionRunner
 from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling.machine import Polling
 from kinesis_ds.agent.polling.runner import Poller
 from kinesis_ds.agent.pool import BufferPool, StreamPool

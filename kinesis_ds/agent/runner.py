@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.context import ShardContext, ShardCounters
-from kinesis_ds.agent.efo.machine import (
+from kinesis_ds.agent.machine import (
     Diagnose,
     Diagnosed,
     Fail,
     Finish,
+    Instruction,
+    ShardMachine,
+    Stimulus,
     Tick,
     WakeAt,
     Warn,
@@ -19,33 +22,13 @@ from kinesis_ds.agent.efo.machine import (
 from kinesis_ds.errors import InternalError, KinesisConnectorError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from enum import Enum
-
     from kinesis_ds.agent.buffer import ShardBuffer
     from kinesis_ds.agent.executor import Lane
     from kinesis_ds.agent.pool import Room
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-    from kinesis_ds.plan.position import Position
 
 logger = logging.getLogger(__name__)
-
-
-class Machine(Protocol):
-    """Decides what becomes of a shard; ``subscription`` and ``polling`` have one each."""
-
-    position: Position
-    generation: int
-    renewals: int
-    stale: int
-
-    @property
-    def state(self) -> Enum:
-        """Where it stands."""
-
-    def handle(self, stimulus: Any, now: float) -> Sequence[object]:
-        """Take in what happened; say what to do."""
 
 
 class ShardRunner:
@@ -59,7 +42,7 @@ class ShardRunner:
     def __init__(
         self,
         context: ShardContext,
-        machine: Machine,
+        machine: ShardMachine,
         buffer: ShardBuffer,
         pool: Room,
         lane: Lane,
@@ -86,7 +69,7 @@ class ShardRunner:
         """Begin reading."""
         self.tell(Tick())
 
-    def tell(self, stimulus: object) -> None:
+    def tell(self, stimulus: Stimulus) -> None:
         """Give the machine a stimulus and do what it says."""
         before = self.machine.state
         try:
@@ -99,7 +82,7 @@ class ShardRunner:
         if self.machine.state is not before:
             logger.debug("%s: %s -> %r", self.context.label, stimulus, self.machine)
 
-    def _perform(self, instruction: object) -> None:
+    def _perform(self, instruction: Instruction) -> None:
         match instruction:
             case WakeAt(when):
                 self._wake_at(when)

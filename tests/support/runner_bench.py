@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
-from kinesis_ds.agent.efo.machine import Opened, Subscription, Tick
+from kinesis_ds.agent.efo.machine import Opened, Subscription
 from kinesis_ds.agent.efo.runner import ShardContext, SubscriptionRunner
 from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.machine import Tick
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.plan.position import TRIM_HORIZON, Position
 from kinesis_ds.testing import ManualClock

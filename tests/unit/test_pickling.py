@@ -10,8 +10,9 @@ import pickle
 import pytest
 
 from kinesis_ds import errors
+from kinesis_ds.agent import machine as shard_machine
 from kinesis_ds.agent.agent import AgentOptions
-from kinesis_ds.agent.efo import machine
+from kinesis_ds.agent.efo import machine as efo_machine
 from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.options.parse import parse_read_options, parse_write_options
 from kinesis_ds.plan.offsets import InitialOffset, SourceOffset, StreamOffset
@@ -61,6 +62,7 @@ def stimuli() -> list[object]:
     }
     kinds = [
         kind
+        for machine in (shard_machine, efo_machine)
         for _, kind in inspect.getmembers(machine, inspect.isclass)
         if kind.__module__ == machine.__name__ and dataclasses.is_dataclass(kind)
     ]
@@ -68,6 +70,12 @@ def stimuli() -> list[object]:
     return [kind(**{f.name: values[f.name] for f in dataclasses.fields(kind)}) for kind in kinds]
 
 
+WITH_ERRORS = (
+    efo_machine.Broke,
+    shard_machine.Refused,
+    shard_machine.Diagnosed,
+    shard_machine.Fail,
+)
 VALUES = [
     TRIM_HORIZON,
     SHARD_END,
@@ -94,7 +102,7 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: type(v).__name__)
 def test_a_value_survives_pickling_and_shows_no_secret(value: object) -> None:
     """Equal after the journey, in every protocol, and its ``repr`` may be logged."""
-    if isinstance(value, (machine.Refused, machine.Broke, machine.Diagnosed, machine.Fail)):
+    if isinstance(value, WITH_ERRORS):
         value = dataclasses.replace(value, error=None)  # type: ignore[arg-type]
 
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -22,12 +21,13 @@ from kinesis_ds.agent.efo.machine import (
     Opened,
     Progressed,
     ReachedEnd,
-    Refused,
     RoomAgain,
     Starved,
-    State,
     Subscription,
 )
+from kinesis_ds.agent.efo.silence import SilenceAlarm
+from kinesis_ds.agent.efo.undecoded import Undecoded
+from kinesis_ds.agent.machine import Instruction, Refused, ShardState
 from kinesis_ds.agent.runner import ShardRunner
 from kinesis_ds.aws.errors import service_error
 from kinesis_ds.aws.get_records import shard_is_drained
@@ -46,8 +46,6 @@ from kinesis_ds.wire.decode import Event, decode_event, label_protocol_errors
 from kinesis_ds.wire.event_stream import Message, MessageParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_ds.agent.buffer import ShardBuffer
     from kinesis_ds.agent.executor import Lane
     from kinesis_ds.agent.pool import Room
@@ -66,7 +64,7 @@ _AT_ONCE_BYTES = 2048
 # What of a shard waits to be decoded, at most, and one message more. Messages are paid for in the
 # pool, but their memory comes from elsewhere than that of records and is not given back for those:
 # with a network faster than the decoders it would be taken twice.
-_AHEAD_BYTES = 512 * 1024
+_MAX_UNDECODED_BYTES = 512 * 1024
 
 
 class SubscriptionRunner(ShardRunner):
@@ -90,12 +88,12 @@ class SubscriptionRunner(ShardRunner):
         # nothing more may be used, because one of its events could not be.
         self._received: Position = machine.position
         self._spoilt = 0
-        self._ahead = _Ahead(network)
+        self._undecoded = Undecoded(network)
         # Size of the message there was no room for. Less room than that would not help: the
         # subscription would be opened, find the same message, and be given back again.
         self._starved_for = 0
 
-    def _perform(self, instruction: object) -> None:
+    def _perform(self, instruction: Instruction) -> None:
         match instruction:
             case Open(generation, position):
                 self._connection_task = self._spawn(
@@ -142,7 +140,10 @@ class SubscriptionRunner(ShardRunner):
                     ),
                     _SUBSCRIBE_TIMEOUT_S,
                 )
-                if self.machine.state is not State.OPENING or generation != self.machine.generation:
+                if (
+                    self.machine.state is not ShardState.OPENING
+                    or generation != self.machine.generation
+                ):
                     return  # closed in the same moment: wait_for (before 3.12) forgets that
                 opened = True
                 self.tell(Opened(generation))
@@ -170,7 +171,7 @@ class SubscriptionRunner(ShardRunner):
         parser = MessageParser()
         began = False
         room = 0
-        alarm = _SilenceAlarm(stream.abort, self.context.silence_s)
+        alarm = SilenceAlarm(stream.abort, self.context.silence_s)
         try:
             while True:
                 try:
@@ -182,13 +183,13 @@ class SubscriptionRunner(ShardRunner):
                 while (size := parser.next_size()) is not None:
                     began = True
                     if not room:
-                        await self._ahead.below(_AHEAD_BYTES)
+                        await self._undecoded.below(_MAX_UNDECODED_BYTES)
                         room = await self._room_for(generation, size)
                     message = parser.take()
                     if message is None:
                         break
                     room = 0
-                    self._ahead.add(size)
+                    self._undecoded.add(size)
                     self._lane.submit(
                         functools.partial(self._take, generation, message),
                         at_once=size <= _AT_ONCE_BYTES and not parser.pending,
@@ -255,7 +256,7 @@ class SubscriptionRunner(ShardRunner):
         try:
             self.process(generation, message)
         finally:
-            self._ahead.done(message.size)
+            self._undecoded.done(message.size)
 
     def process(self, generation: int, message: Message) -> None:
         """Check, decode and buffer one message. Runs in the shard's lane, which may be here."""
@@ -376,78 +377,6 @@ class SubscriptionRunner(ShardRunner):
             gone = isinstance(exc, StreamNotFoundError)
             denied = exc if isinstance(exc, AccessError) else None
         self.tell(EndChecked(generation, ended, gone, denied))
-
-
-class _Ahead:
-    """Bytes of messages that a shard's lane has yet to decode. One task waits at most."""
-
-    def __init__(self, network: NetworkLoop) -> None:
-        self._network = network
-        self._lock = threading.Lock()
-        self._bytes = 0
-        self._limit = 0
-        self._waiter: asyncio.Future[None] | None = None
-
-    def add(self, size: int) -> None:
-        """A message goes to the lane."""
-        with self._lock:
-            self._bytes += size
-
-    def done(self, size: int) -> None:
-        """The lane is done with a message."""
-        with self._lock:
-            self._bytes -= size
-            if self._waiter is None or self._bytes > self._limit:
-                return
-            waiter, self._waiter = self._waiter, None
-        self._network.post(_release, waiter)
-
-    async def below(self, limit: int) -> None:
-        """Wait until there are no more than ``limit``. On the network loop."""
-        with self._lock:
-            if self._bytes <= limit:
-                return
-            self._limit = limit
-            waiter = self._waiter = asyncio.get_running_loop().create_future()
-        await waiter
-
-
-def _release(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
-class _SilenceAlarm:
-    """Breaks a connection off that yields nothing for too long.
-
-    Only time spent waiting for the network counts (inside the ``with``): a shard held back by its
-    own full buffer is not silent. One timer a connection, re-armed lazily, costs nothing per chunk.
-    """
-
-    def __init__(self, abort: Callable[[], None], limit_s: float) -> None:
-        self.rang = False
-        self._abort = abort
-        self._limit_s = limit_s
-        self._loop = asyncio.get_running_loop()
-        self._waiting_since: float | None = None
-        self._timer = self._loop.call_later(limit_s, self._look)
-
-    def __enter__(self) -> None:
-        self._waiting_since = self._loop.time()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._waiting_since = None
-
-    def close(self) -> None:
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        silent = self._loop.time() - self._waiting_since if self._waiting_since is not None else 0.0
-        if silent >= self._limit_s:
-            self.rang = True
-            self._abort()
-            return
-        self._timer = self._loop.call_later(self._limit_s - silent, self._look)
 
 
 def _message_of(payload: memoryview) -> str:

@@ -6,7 +6,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.efo.machine import Refused
+from kinesis_ds.agent.machine import Instruction, Refused, ShardState
 from kinesis_ds.agent.polling.machine import (
     Accepted,
     AskRoom,
@@ -17,7 +17,6 @@ from kinesis_ds.agent.polling.machine import (
     Read,
     Received,
     RoomGiven,
-    State,
     TooLarge,
 )
 from kinesis_ds.agent.runner import ShardRunner
@@ -69,7 +68,7 @@ class Poller(ShardRunner):
         # The lane's own: behind what it has decoded.
         self._received: Position = machine.position
 
-    def _perform(self, instruction: object) -> None:
+    def _perform(self, instruction: Instruction) -> None:
         match instruction:
             case AskRoom(generation, nbytes, least):
                 self._ask_room(generation, nbytes, least)
@@ -194,7 +193,7 @@ class Poller(ShardRunner):
 
     def process(self, generation: int, body: bytes, room: _Reserved, served_ms: int | None) -> None:
         """Check, decode and buffer one answer. Runs in the shard's lane."""
-        if self.machine.state is not State.DECODING or generation != self.machine.generation:
+        if self.machine.state is not ShardState.DECODING or generation != self.machine.generation:
             room.give_back()  # stopped meanwhile
             return
         label = self.context.label

@@ -9,13 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kinesis_ds.agent.efo.machine import (
+from kinesis_ds.agent.machine import (
     Diagnose,
     Diagnosed,
     Fail,
     Finish,
     Refused,
     ShardClosed,
+    ShardState,
+    Stimulus,
     Stop,
     Tick,
     WakeAt,
@@ -31,8 +33,6 @@ from kinesis_ds.agent.polling.machine import (
     Read,
     Received,
     RoomGiven,
-    State,
-    Stimulus,
     TooLarge,
 )
 from kinesis_ds.errors import (
@@ -61,7 +61,7 @@ THROTTLED = ThrottledError("x")
 THROTTLED.code = "ProvisionedThroughputExceededException"
 PASSING = [TransientError("x"), THROTTLED, StreamNotFoundError("x"), ProtocolError("x"), EXPIRED]
 ERRORS = st.sampled_from([*PASSING * 4, INVALID, INVALID, AccessError("x")])
-ENDED = (State.ENDED, State.FAILED, State.STOPPED)
+ENDED = (ShardState.ENDED, ShardState.FAILED, ShardState.STOPPED)
 # What stands where nothing was read with a number, before any that was.
 NOWHERE = -1
 
@@ -343,12 +343,12 @@ class AnyRunner(RuleBasedStateMachine):
     def never_stuck(self) -> None:
         """Every state that waits has asked for what it waits for, and for nothing else."""
         expected = {
-            State.WAITING: self.wake is not None,
-            State.PARKED: self.awaiting_room is not None,
-            State.LOCATING: self.locating is not None,
-            State.READING: self.reading is not None,
-            State.DECODING: self.decoding is not None,
-            State.DIAGNOSING: self.generation in self.diagnoses,
+            ShardState.WAITING: self.wake is not None,
+            ShardState.PARKED: self.awaiting_room is not None,
+            ShardState.LOCATING: self.locating is not None,
+            ShardState.READING: self.reading is not None,
+            ShardState.DECODING: self.decoding is not None,
+            ShardState.DIAGNOSING: self.generation in self.diagnoses,
         }
         state = self.machine.state
         if state in ENDED:

@@ -6,7 +6,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kinesis_ds.agent.efo.machine import Broke, Diagnosed, State
+from kinesis_ds.agent.efo.machine import Broke
+from kinesis_ds.agent.machine import Diagnosed, ShardState
 from kinesis_ds.errors import InternalError, ProtocolError, TransientError
 from kinesis_ds.plan.position import TRIM_HORIZON, After, Position, ShardEnd
 from kinesis_ds.testing.frames import exception_message as exception_frame
@@ -51,7 +52,7 @@ class RunnerUnderFire(RuleBasedStateMachine):
 
     @property
     def streaming(self) -> bool:
-        return self.bench.machine.state is State.STREAMING
+        return self.bench.machine.state is ShardState.STREAMING
 
     def payload(self, i: int) -> bytes:
         numbers, on = self.events[i]
@@ -84,9 +85,9 @@ class RunnerUnderFire(RuleBasedStateMachine):
     def connect_again(self, careless: int) -> None:
         """Where the connection is gone: from the position on, or from a little before."""
         machine = self.bench.machine
-        if machine.state is State.DIAGNOSING:
+        if machine.state is ShardState.DIAGNOSING:
             self.bench.runner.tell(Diagnosed(machine.generation, None))
-        if machine.state is not State.WAITING:
+        if machine.state is not ShardState.WAITING:
             return
         self.bench.open()
         at = machine.position.number if isinstance(machine.position, After) else 0
@@ -178,7 +179,7 @@ class RunnerUnderFire(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When the accidents are over, everything arrives."""
-        if not hasattr(self, "bench") or self.bench.machine.state is State.FAILED:
+        if not hasattr(self, "bench") or self.bench.machine.state is ShardState.FAILED:
             return
         for _ in range(2):
             self.connect_again(0)

@@ -14,23 +14,25 @@ from kinesis_ds.agent.efo.machine import (
     Broke,
     CheckEnd,
     Close,
-    Diagnose,
-    Diagnosed,
     EndChecked,
-    Fail,
-    Finish,
     Open,
     Opened,
     Progressed,
     ReachedEnd,
-    Refused,
     RoomAgain,
-    ShardClosed,
     Starved,
-    State,
+    Subscription,
+)
+from kinesis_ds.agent.machine import (
+    Diagnose,
+    Diagnosed,
+    Fail,
+    Finish,
+    Refused,
+    ShardClosed,
+    ShardState,
     Stimulus,
     Stop,
-    Subscription,
     Tick,
     WakeAt,
     Warn,
@@ -56,7 +58,7 @@ PASSING = [
     ProtocolError("x"),
 ]
 ERRORS = st.sampled_from([*PASSING * 4, InvalidRequestError("x"), AccessError("x")])
-ENDED = (State.ENDED, State.FAILED, State.STOPPED)
+ENDED = (ShardState.ENDED, ShardState.FAILED, ShardState.STOPPED)
 
 
 class AnyRunner(RuleBasedStateMachine):
@@ -252,18 +254,18 @@ class AnyRunner(RuleBasedStateMachine):
     def never_stuck(self) -> None:
         """Every state that waits has asked for what it waits for."""
         state = self.machine.state
-        if state is State.WAITING:
+        if state is ShardState.WAITING:
             assert self.wake is not None, "no timer"
-        elif state is State.OPENING:
+        elif state is ShardState.OPENING:
             assert self.calling == self.generation, "no call"
-        elif state is State.STREAMING:
+        elif state is ShardState.STREAMING:
             assert self.streaming == self.generation, "no connection"
-        elif state is State.PARKED:
+        elif state is ShardState.PARKED:
             assert self.awaiting_room, "nobody tells of room"
             assert self.streaming is None
-        elif state is State.CHECKING:
+        elif state is ShardState.CHECKING:
             assert self.generation in self.checks, "no check"
-        elif state is State.DIAGNOSING:
+        elif state is ShardState.DIAGNOSING:
             assert self.generation in self.diagnoses, "no diagnosis"
         else:
             assert state in ENDED

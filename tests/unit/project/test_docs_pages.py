@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kinesis_ds import errors
-from kinesis_ds.agent.efo.machine import State
 from kinesis_ds.agent.efo.runner import ShardCounters
+from kinesis_ds.agent.machine import ShardState
 from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.plan.offsets import SourceOffset, decode_offset, encode_offset
 from kinesis_ds.wire.schema import source_ddl
@@ -40,7 +40,7 @@ def test_every_counter_and_state_is_explained() -> None:
     """What a statistics file holds, its page names."""
     text = page("statistics.md")
     names = {f.name for f in (*fields(PoolStatistics), *fields(ShardCounters))}
-    names |= SinkCounters("s", 1, 1).snapshot().keys() | {s.value for s in State}
+    names |= SinkCounters("s", 1, 1).snapshot().keys() | {s.value for s in ShardState}
 
     assert {n for n in names if f"`{n}`" not in text} == set()
 

@@ -11,24 +11,26 @@ from kinesis_ds.agent.efo.machine import (
     Broke,
     CheckEnd,
     Close,
-    Diagnose,
-    Diagnosed,
     EndChecked,
-    Fail,
-    Finish,
-    Instruction,
     Open,
     Opened,
     Progressed,
     ReachedEnd,
-    Refused,
     RoomAgain,
-    ShardClosed,
     Starved,
-    State,
+    Subscription,
+)
+from kinesis_ds.agent.machine import (
+    Diagnose,
+    Diagnosed,
+    Fail,
+    Finish,
+    Instruction,
+    Refused,
+    ShardClosed,
+    ShardState,
     Stimulus,
     Stop,
-    Subscription,
     Tick,
     WakeAt,
     Warn,
@@ -80,7 +82,7 @@ class Script:
         """Tick and Opened: events may come."""
         self.opening(now)
         assert self.at(now, Opened(self.machine.generation)) == []
-        assert self.machine.state is State.STREAMING
+        assert self.machine.state is ShardState.STREAMING
         return self
 
     def event(
@@ -91,7 +93,7 @@ class Script:
     def due(self, instructions: list[Instruction]) -> float:
         """The one WakeAt among the instructions."""
         (wake,) = (i for i in instructions if isinstance(i, WakeAt))
-        assert self.machine.state is State.WAITING
+        assert self.machine.state is ShardState.WAITING
         return wake.when
 
 
@@ -368,7 +370,7 @@ def test_not_found_is_looked_into(when: str) -> None:
     stimulus = Refused(1, NOT_FOUND) if when == "opening" else Broke(1, NOT_FOUND)
 
     assert script.at(1.0, stimulus) == [Diagnose(1)]
-    assert script.machine.state is State.DIAGNOSING
+    assert script.machine.state is ShardState.DIAGNOSING
 
 
 def test_a_diagnosis_that_finds_the_cause_ends_the_subscription_with_it() -> None:
@@ -378,7 +380,7 @@ def test_a_diagnosis_that_finds_the_cause_ends_the_subscription_with_it() -> Non
     script.at(1.0, Refused(1, NOT_FOUND))
 
     assert script.at(2.0, Diagnosed(1, gone)) == [Close(1), Fail(gone)]
-    assert script.machine.state is State.FAILED
+    assert script.machine.state is ShardState.FAILED
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
@@ -413,7 +415,7 @@ def test_what_will_not_pass_fails_at_once(error: KinesisConnectorError, when: st
     stimulus = Refused(1, error) if when == "opening" else Broke(1, error)
 
     assert script.at(1.0, stimulus) == [Close(1), Fail(error)]
-    assert script.machine.state is State.FAILED
+    assert script.machine.state is ShardState.FAILED
 
 
 def test_a_position_that_is_gone_is_data_loss() -> None:
@@ -533,7 +535,7 @@ def test_what_an_older_generation_says_is_dropped_and_counted(stale: Stimulus) -
 
     assert script.at(due + 1, stale) == []
     assert script.machine.stale == 1
-    assert script.machine.state is State.STREAMING
+    assert script.machine.state is ShardState.STREAMING
     assert script.machine.position == After("200")
 
 
@@ -569,7 +571,7 @@ def test_the_end_with_children_is_the_end() -> None:
     script.event(1.0)
 
     assert script.at(2.0, ReachedEnd(1, has_children=True)) == [Close(1), Finish()]
-    assert script.machine.state is State.ENDED
+    assert script.machine.state is ShardState.ENDED
 
 
 def test_the_end_without_children_is_verified() -> None:
@@ -595,10 +597,12 @@ def test_children_with_a_continuation_are_verified() -> None:
     assert script.at(due, Tick()) == [Open(2, After("200"))]
 
 
-@pytest.mark.parametrize(("has_children", "state"), [(True, State.ENDED), (False, State.WAITING)])
+@pytest.mark.parametrize(
+    ("has_children", "state"), [(True, ShardState.ENDED), (False, ShardState.WAITING)]
+)
 def test_a_shard_that_nobody_knows_any_more_has_ended_if_its_children_were_named(
     has_children: bool,
-    state: State,
+    state: ShardState,
 ) -> None:
     """Gone alone is no evidence: it may be the stream or the consumer that is gone (F32)."""
     script = Script().streaming(0.0)
@@ -737,7 +741,7 @@ def test_a_starved_subscription_is_given_back_until_there_is_room() -> None:
     script.event(1.0)
 
     assert script.at(31.0, Starved(1)) == [Close(1), AwaitRoom()]
-    assert script.machine.state is State.PARKED
+    assert script.machine.state is ShardState.PARKED
     assert script.at(500.0, Tick()) == []
     assert script.at(501.0, RoomAgain()) == [WakeAt(501.0)]
     assert script.at(501.0, Tick()) == [Open(2, After("200"))]
@@ -765,7 +769,7 @@ def test_room_nobody_waits_for_is_passed_over(state: str) -> None:
     script = getattr(Script(), state)()
     if state == "streaming":
         assert script.at(1.0, RoomAgain()) == []
-        assert script.machine.state is State.STREAMING
+        assert script.machine.state is ShardState.STREAMING
 
 
 # --- terminal states ----------------------------------------------------------------------------
@@ -851,7 +855,7 @@ def test_stop_ends_every_state_at_once(make: object, expected: list[Instruction]
     script = make()  # type: ignore[operator]
 
     assert script.at(2.0, Stop()) == expected
-    assert script.machine.state is State.STOPPED
+    assert script.machine.state is ShardState.STOPPED
 
 
 def test_repr_tells_shard_state_and_position() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_ds.agent.efo import runner as runner_module
-from kinesis_ds.agent.efo.machine import State
+from kinesis_ds.agent.machine import ShardState
 from kinesis_ds.errors import AccessError, InternalError
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.testing.frames import exception_message as exception_frame
@@ -134,7 +134,7 @@ def test_behind_a_bad_event_nothing_is_taken_from_its_connection() -> None:
     bench.feed(event_frame([record(3)], 3))
 
     assert bench.buffer.available == After("1")
-    assert bench.machine.state is State.WAITING
+    assert bench.machine.state is ShardState.WAITING
     assert bench.changes == 1
     bench.open()
     bench.feed(event_frame([record(2)], 2)).feed(event_frame([record(3)], 3))
@@ -172,7 +172,7 @@ def test_an_exception_in_the_stream_is_counted_and_waited_out(data: bytes, code:
     bench = Bench().feed(event_frame([record(1)], 1)).feed(data)
 
     assert bench.runner.counters.errors == {code: 1}
-    assert bench.machine.state is State.WAITING
+    assert bench.machine.state is ShardState.WAITING
     assert bench.machine.position == After("1")
 
 
@@ -189,7 +189,7 @@ def test_an_exception_that_will_not_pass_fails_the_shard(
     """The agent can tell why nothing more comes (F45)."""
     bench = Bench().feed(data)
 
-    assert bench.machine.state is State.FAILED
+    assert bench.machine.state is ShardState.FAILED
     assert isinstance(bench.runner.failure, kind)
 
 
@@ -221,7 +221,7 @@ def test_the_end_of_the_shard_reaches_the_buffer_behind_its_records() -> None:
 
     assert bench.buffer.available == SHARD_END
     assert bench.held(TRIM_HORIZON) == [1, 2]
-    assert bench.machine.state is State.ENDED
+    assert bench.machine.state is ShardState.ENDED
     assert bench.changes == 1
 
 
@@ -229,7 +229,7 @@ def test_an_end_without_children_is_checked() -> None:
     """Nothing is ended before GetRecords has said so (F33)."""
     bench = Bench().feed(event_frame([record(1)], None))
 
-    assert bench.machine.state is State.CHECKING
+    assert bench.machine.state is ShardState.CHECKING
     assert bench.network.spawned[-1] == "end-check s"
     assert bench.buffer.available == After("1")
 
@@ -244,7 +244,7 @@ def test_an_event_without_its_type_is_not_passed_over(named: dict[str, str]) -> 
     bench.feed(event_frame([record(3)], 3))
 
     assert bench.held(TRIM_HORIZON) == [1]
-    assert bench.machine.state is State.WAITING
+    assert bench.machine.state is ShardState.WAITING
     assert bench.runner.counters.errors == {"ProtocolError": 1}
 
 

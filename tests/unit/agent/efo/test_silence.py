@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kinesis_ds.agent.efo.runner import _SilenceAlarm
+from kinesis_ds.agent.efo.silence import SilenceAlarm
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -13,7 +13,7 @@ def test_silence_breaks_the_connection_off() -> None:
     aborted = []
 
     async def main() -> None:
-        alarm = _SilenceAlarm(lambda: aborted.append(asyncio.get_running_loop().time()), 40.0)
+        alarm = SilenceAlarm(lambda: aborted.append(asyncio.get_running_loop().time()), 40.0)
         with alarm:
             await asyncio.sleep(500)
         assert alarm.rang
@@ -28,7 +28,7 @@ def test_a_heartbeat_in_time_keeps_the_connection() -> None:
     aborted = []
 
     async def main() -> None:
-        alarm = _SilenceAlarm(lambda: aborted.append(1), 40.0)
+        alarm = SilenceAlarm(lambda: aborted.append(1), 40.0)
         for _ in range(50):
             with alarm:
                 await asyncio.sleep(39.9)
@@ -44,7 +44,7 @@ def test_silence_is_noticed_within_the_limit_after_the_last_chunk() -> None:
     aborted = []
 
     async def main() -> None:
-        alarm = _SilenceAlarm(lambda: aborted.append(asyncio.get_running_loop().time()), 40.0)
+        alarm = SilenceAlarm(lambda: aborted.append(asyncio.get_running_loop().time()), 40.0)
         with alarm:
             await asyncio.sleep(25)
         with alarm:
@@ -60,7 +60,7 @@ def test_time_held_back_by_our_own_full_buffer_is_no_silence() -> None:
     aborted = []
 
     async def main() -> None:
-        alarm = _SilenceAlarm(lambda: aborted.append(1), 40.0)
+        alarm = SilenceAlarm(lambda: aborted.append(1), 40.0)
         for _ in range(5):
             with alarm:
                 await asyncio.sleep(1)
@@ -76,7 +76,7 @@ def test_a_closed_alarm_is_silent() -> None:
     aborted = []
 
     async def main() -> None:
-        alarm = _SilenceAlarm(lambda: aborted.append(1), 40.0)
+        alarm = SilenceAlarm(lambda: aborted.append(1), 40.0)
         with alarm:
             alarm.close()
             await asyncio.sleep(500)

@@ -7,34 +7,34 @@ import random
 
 import pytest
 
-from kinesis_ds.agent.efo.machine import (
+from kinesis_ds.agent.machine import (
     Diagnose,
     Diagnosed,
     Fail,
     Finish,
+    Instruction,
     Refused,
     ShardClosed,
+    ShardState,
+    Stimulus,
     Stop,
     Tick,
     WakeAt,
     Warn,
 )
 from kinesis_ds.agent.polling.machine import (
-    IDLE_MAX_S,
     Accepted,
     AskRoom,
     Cancel,
-    Instruction,
     Locate,
     Located,
     Polling,
     Read,
     Received,
     RoomGiven,
-    State,
-    Stimulus,
     TooLarge,
 )
+from kinesis_ds.agent.polling.pace import IDLE_MAX_S
 from kinesis_ds.errors import (
     AccessError,
     DataLossError,
@@ -101,7 +101,7 @@ class Script:
         instructions = self.machine.handle(stimulus, self.now)
         for instruction in instructions:
             if isinstance(instruction, WakeAt):
-                assert self.machine.state is State.WAITING
+                assert self.machine.state is ShardState.WAITING
                 self.due_at = instruction.when
         return instructions
 
@@ -584,7 +584,7 @@ def test_not_found_is_looked_into(*, while_locating: bool) -> None:
 
     assert script.refuse(NOT_FOUND) == [Diagnose(1)]
     script.tell(Diagnosed(1, None))
-    assert script.machine.state is State.WAITING
+    assert script.machine.state is ShardState.WAITING
 
 
 def test_a_diagnosis_that_finds_the_cause_ends_the_shard_with_it() -> None:
@@ -609,7 +609,7 @@ def test_a_shard_that_expired_unread_is_data_loss(*, fail_on_data_loss: bool) ->
     else:
         assert did[0] == Finish()
         assert isinstance(did[1], Warn)
-        assert script.machine.state is State.ENDED
+        assert script.machine.state is ShardState.ENDED
 
 
 @pytest.mark.parametrize("error", [DENIED, InternalError("x")])
@@ -781,7 +781,7 @@ def test_the_end_comes_behind_the_last_records(*, children: bool, closed: bool) 
     assert script.machine.position == After("500")
     if children or closed:
         assert did == [Finish()]
-        assert script.machine.state is State.ENDED
+        assert script.machine.state is ShardState.ENDED
     else:
         assert isinstance(did[0], WakeAt)
 
@@ -794,7 +794,7 @@ def test_an_end_of_an_open_shard_is_asked_for_again() -> None:
     assert script.locating() == Locate(2, After("500"))
     script.tell(Located(2, "i"))
     script.answer(501)
-    assert script.machine.state is State.WAITING
+    assert script.machine.state is ShardState.WAITING
 
     script.reading()
     script.answer(last=True)
@@ -810,7 +810,7 @@ def test_a_closed_shard_is_read_to_its_end_and_not_just_to_the_tip() -> None:
     for n in range(101, 105):
         script.poll(n)
 
-    assert script.machine.state is State.WAITING
+    assert script.machine.state is ShardState.WAITING
 
 
 # --- what comes late, and the end of it all -----------------------------------------------------
@@ -837,7 +837,7 @@ def test_what_an_older_poll_says_is_dropped_and_counted(stale: Stimulus) -> None
     assert script.tell(stale) == []
     assert script.machine.stale == 1
     assert script.machine.position == After("101")
-    assert script.machine.state is State.READING
+    assert script.machine.state is ShardState.READING
 
 
 def stopped_in(state: str) -> Script:
@@ -867,7 +867,7 @@ def test_stop_ends_every_state_at_once(state: str) -> None:
     script = stopped_in(state)
 
     assert script.tell(Stop()) == [Cancel()]
-    assert script.machine.state is State.STOPPED
+    assert script.machine.state is ShardState.STOPPED
     for late in (Tick(), Located(1, "i"), Accepted(1, After("9"), 1, 0, None, 5, 5), Stop()):
         assert script.tell(late) == []
     assert script.machine.position == START

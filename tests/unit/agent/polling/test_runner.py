@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.context import ShardContext
-from kinesis_ds.agent.efo.machine import ShardClosed, Stop
+from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling import runner as poller_module
 from kinesis_ds.agent.polling.machine import Polling
 from kinesis_ds.agent.polling.runner import Poller

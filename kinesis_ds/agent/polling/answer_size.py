@@ -1,0 +1,62 @@
+"""How large the answers to GetRecords are likely to be. Pure."""
+
+from __future__ import annotations
+
+from kinesis_ds.limits import KIB
+
+# Room for the first answer, and for each one at the tip, where answers are small: so little that
+# the share of an idle shard among thousands suffices, and no busy one can keep it waiting.
+_LEAST_ROOM = 16 * KIB
+# Taken for the size of a record until one was seen.
+_FIRST_RECORD_BYTES = 1 * KIB
+
+
+class AnswerSize:
+    """Estimates how much room to ask for, and how many records fit into the room that is given.
+
+    Room is in bytes as they come over the network: JSON with base64. The size of records is an
+    estimate. An answer that turns out larger is given more while it arrives, if the pool has more;
+    if not, it is dropped unread and asked for again. So the pool's bound is not overshot by a byte,
+    but for a single record larger than all of it, which comes when nothing else is held. What a bad
+    estimate costs is an answer read twice.
+    """
+
+    def __init__(self, max_records: int, bytes_per_s: int, buffer_bytes: int) -> None:
+        self._max_records = max_records
+        # About a second's worth, and no more than leaves room for others.
+        self._full = max(_LEAST_ROOM, min(bytes_per_s * 4 // 3, buffer_bytes // 4))
+        self._per_record: float = _FIRST_RECORD_BYTES
+        self._expected = self._full
+
+    def room(self) -> int:
+        """Return how many bytes of room are of use."""
+        return max(self._expected, self.least())
+
+    def least(self) -> int:
+        """Return with how little room a call is worth making: that of one record."""
+        return max(_LEAST_ROOM, int(self._per_record))
+
+    def limit(self, room: int) -> int:
+        """Return how many records to ask for when there are ``room`` bytes of room."""
+        return max(1, min(self._max_records, int(room / self._per_record)))
+
+    def learn(self, size: int, records: int, *, more: bool) -> None:
+        """Note that ``records`` records came in ``size`` bytes.
+
+        Args:
+            more: The shard holds more, so the next answer will be full as well.
+        """
+        if records:
+            each = size / records
+            # Up at once and down slowly: a large record is rarely the last one.
+            self._per_record = max(each, 0.75 * self._per_record + 0.25 * each)
+        self._expected = self._full if more else min(self._full, max(_LEAST_ROOM, 2 * size))
+
+    def refused(self, size: int, limit: int) -> None:
+        """Note that a call for ``limit`` records was answered with ``size`` bytes: too many.
+
+        Its records are larger than expected. How much larger is known only if ``limit`` was 1.
+        """
+        more = size + size // 8  # it may grow meanwhile
+        self._expected = min(self._full, more)
+        self._per_record = more if limit == 1 else max(4 * self._per_record, size / limit)
