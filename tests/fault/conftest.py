@@ -12,8 +12,8 @@ import pytest
 from kinesis_ds.aws import connection, http2
 from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
 from tests.support.agents import STREAM, Agent
-from tests.support.fast import SPEED
-from tests.support.micro_batches import MicroBatches
+from tests.support.fast import SPEED, FastClock
+from tests.support.micro_batches import AGENT_PROCESSES, MicroBatches
 from tests.support.transports import TRANSPORTS, Transport, place_options
 
 
@@ -76,13 +76,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def clock() -> ScaledClock:
+    """The double's clock, in time ``SPEED`` times as fast."""
+    return FastClock() if AGENT_PROCESSES == "1" else ScaledClock(SPEED)
+
+
+@pytest.fixture
 def serve(
     ending: contextlib.ExitStack,
+    clock: ScaledClock,
     transport: Transport,
     bundle: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Serve:
-    """A double with a stream ``orders``, in time ``SPEED`` times as fast."""
+    """A double with a stream ``orders``, in the time of ``clock``."""
 
     def serve(settings: Settings | None = None, *faults: Fault, shards: int = 1) -> KinesisServer:
         # A connection is made in the machine's own time.
@@ -90,7 +97,7 @@ def serve(
             monkeypatch.setattr(module, "_CONNECT_TIMEOUT_S", 10 * SPEED)
         monkeypatch.setattr(http2, "_ASK_AFTER_S", 2 * SPEED)
         tls = transport == "http2"
-        kinesis = KinesisServer(settings, clock=ScaledClock(SPEED), faults=faults, tls=tls)
+        kinesis = KinesisServer(settings, clock=clock, faults=faults, tls=tls)
         ending.enter_context(kinesis)
         if tls:
             with bundle.open("ab") as trusted:

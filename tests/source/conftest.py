@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fault.conftest import (
     agent,
     bundle,
+    clock,
     ending,
     kinesis,
     pytest_generate_tests,
@@ -17,6 +18,7 @@ from tests.fault.conftest import (
 __all__ = [
     "agent",
     "bundle",
+    "clock",
     "ending",
     "kinesis",
     "pytest_generate_tests",

@@ -1,24 +1,82 @@
 """The connector in time that passes faster, in step with the double's: pauses are kept, not waited.
 
 The rules of subscriptions (one call a second, five seconds since the last success, five minutes of
-life) are enforced by the double and kept by the connector, both by one ``ScaledClock(SPEED)``.
+life) are enforced by the double and kept by the connector, both in time that passes ``SPEED`` times
+as fast as the machine's while this process gets to run, and hardly while it does not. So a call
+that may take 30 s, which are 1.5 s here, may take them on a machine that is busy with other things.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
+import threading
 import time
 from asyncio.sslproto import SSLProtocol
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.aws.loop import NetworkLoop
+from kinesis_ds.testing import ScaledClock
 
 if TYPE_CHECKING:
     from kinesis_ds.options.aws import AwsOptions
 
 # Five seconds take a quarter of one, five minutes 15 s.
 SPEED = 20.0
+_TICK_S = 0.01
+_LONGEST_TICK_S = 2 * _TICK_S
+
+
+class _Time:
+    """Fast time in seconds, one for the whole process. Thread-safe.
+
+    A thread looks at the machine's clock again and again. Where it comes late, this process, or the
+    machine, was busy with other things, and what it is late by does not count.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = 0
+        # Fast time at the last tick, and the machine's time then.
+        self._last = (0.0, time.monotonic())
+
+    def now(self) -> float:
+        if self._process != os.getpid():
+            self._start()
+        passed, at = self._last
+        return passed + SPEED * min(time.monotonic() - at, _LONGEST_TICK_S)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._process != os.getpid():
+                self._last = (self._last[0], time.monotonic())
+                threading.Thread(target=self._tick, name="fast time", daemon=True).start()
+                self._process = os.getpid()
+
+    def _tick(self) -> None:
+        never = threading.Event()
+        while not never.wait(_TICK_S):
+            passed, at = self._last
+            now = time.monotonic()
+            self._last = (passed + SPEED * min(now - at, _LONGEST_TICK_S), now)
+
+
+_TIME = _Time()
+
+
+class FastClock(ScaledClock):
+    """A clock in fast time, in step with every :class:`FastLoop` of this process.
+
+    Where several processes must agree on the time, take ``ScaledClock(SPEED)``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(SPEED)
+        self._from = _TIME.now()
+
+    def monotonic(self) -> float:
+        return _TIME.now() - self._from + self._jumped
 
 
 class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -26,7 +84,13 @@ class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type
 
     def select(self, timeout: float | None = None) -> Any:
         self.turns += 1
-        return super().select(timeout if timeout is None else timeout / SPEED)
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        until = _TIME.now() + timeout
+        while not (found := super().select(timeout / SPEED)):
+            if (timeout := until - _TIME.now()) <= 0:
+                break
+        return found
 
 
 class FastLoop(asyncio.SelectorEventLoop):
@@ -42,7 +106,7 @@ class FastLoop(asyncio.SelectorEventLoop):
         return int(self._waits.turns)
 
     def time(self) -> float:
-        return time.monotonic() * SPEED
+        return _TIME.now()
 
     def close(self) -> None:
         """End what a call that was given up left: TLS says goodbye, and waits for the peer's."""

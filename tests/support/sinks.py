@@ -29,7 +29,7 @@ from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.aws import connection
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.testing import Fault, KinesisServer, ManualClock, ScaledClock, Settings
+from kinesis_ds.testing import Fault, KinesisServer, ManualClock, Settings
 from kinesis_ds.writer import registry
 from kinesis_ds.writer.aggregating import users_of
 from kinesis_ds.writer.registry import Registry
@@ -37,7 +37,7 @@ from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.stream import KinesisStreamWriter
 from kinesis_ds.writer.target_streams import TargetStreams
 from kinesis_ds.writer.task import SinkCommit
-from tests.support.fast import SPEED, FastLoop
+from tests.support.fast import FastClock, FastLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -160,7 +160,7 @@ class Sink:
         clock: ManualClock | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] = FastLoop,
     ) -> None:
-        self.kinesis = KinesisServer(settings, clock=clock or ScaledClock(SPEED), faults=faults)
+        self.kinesis = KinesisServer(settings, clock=clock or FastClock(), faults=faults)
         self.stream = STREAM
         self.relay: Relay = None  # type: ignore[assignment]
         self.loops: list[asyncio.AbstractEventLoop] = []

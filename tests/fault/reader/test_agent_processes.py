@@ -20,7 +20,7 @@ from kinesis_ds.agent.remote.processes import AgentProcesses
 from kinesis_ds.errors import AgentError, ConsumerError, KinesisConnectorError
 from kinesis_ds.limits import MIB
 from kinesis_ds.reader.coordinator import Coordinator
-from kinesis_ds.testing import KinesisServer, Settings
+from kinesis_ds.testing import KinesisServer, ScaledClock, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to
 from tests.support.fast import SPEED, fast_network
@@ -40,6 +40,12 @@ ROOT = Path(__file__).parents[3]
 # A process takes a second or two of CPU to begin, and a busy machine a minute for that.
 PATIENT_S = 300.0
 TWO = {"agentProcesses": "2", "shardFetchInterval": "1s"}
+
+
+@pytest.fixture
+def clock() -> ScaledClock:
+    """One on which processes can agree."""
+    return ScaledClock(SPEED)
 
 
 def processes(query: MicroBatches) -> list[dict[str, Any]]:

@@ -21,10 +21,10 @@ from kinesis_ds.plan.start import Latest
 from kinesis_ds.reader import batch
 from kinesis_ds.reader.batch import KinesisBatchReader, plan_batch
 from kinesis_ds.reader.task import read_all
-from kinesis_ds.testing import KinesisServer, ScaledClock
+from kinesis_ds.testing import KinesisServer
 from tests.support.agents import FIRST, SECOND
 from tests.support.builders import listing, shard
-from tests.support.fast import SPEED, fast_network
+from tests.support.fast import FastClock, fast_network
 
 if TYPE_CHECKING:
     from kinesis_ds.options.read import ReadOptions
@@ -219,7 +219,7 @@ STREAM = "orders"
 @pytest.fixture
 def kinesis() -> Iterator[KinesisServer]:
     """Two shards, in time that passes faster."""
-    with KinesisServer(clock=ScaledClock(SPEED)) as server:
+    with KinesisServer(clock=FastClock()) as server:
         server.create_stream(STREAM, 2)
         yield server
 
