@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.environment import local_environment
 
-# Sessions of Spark share one JVM, and so one worker: a JVM is slow until it has run for a while.
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What runs in the shared session of Spark is in one worker: a JVM is slow until it has run a while.
 _JVM = (
     "tests/spark/",
     "examples/",
+    "integration/test_back_pressure.py",
     "integration/test_bad_input.py",
     "integration/test_batch_read.py",
+    "integration/test_ministack.py",
     "integration/test_moved_jobs.py",
+    "integration/test_resharding.py",
     "integration/test_roles.py",
+    "integration/test_smoke.py",
     "integration/test_stopping.py",
+    "integration/test_writer.py",
 )
 # Groups by the place of their tests; the first line that fits counts. In the order in which they
 # are taken: what takes long comes first, so that no worker is left with it in the end.
@@ -66,6 +74,23 @@ def environment() -> Iterator[None]:
     """A real account is out of reach, of all that the tests start too, whichever comes first."""
     with local_environment():
         yield
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Share one session of Spark among all tests: two tasks at a time, three tries each."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # most tests do without
+
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from devtools.kinesis_local import KinesisLocal
 from devtools.localstack import LocalStack
@@ -22,6 +21,7 @@ from integration.streams import client_of, stream
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 MakeStream = Callable[..., str]
@@ -54,20 +54,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         for server in (LocalStack, Ministack, KinesisLocal):
             server.recipe.install()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A session for tests whose queries run in this process, one for each file of them."""
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 def read_into_nothing(spark: SparkSession, checkpoint: Path, **options: str) -> StreamingQuery:

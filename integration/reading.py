@@ -1,18 +1,27 @@
-"""Reading queries as processes, and the exact account of what they delivered."""
+"""Reading queries, in processes of their own or not, and the exact account of what they gave."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from devtools.waiting import wait_until
+from integration.jobs.reader import start
 from integration.processes import SparkJob
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-class ReaderJob(SparkJob):
-    """A reading query in processes of its own.
+T = TypeVar("T")
+
+
+class _Reading:
+    """A run of a reading query: see ``integration/jobs/reader.py`` for what it keeps.
 
     Args:
         folder: Output, checkpoint and log live here, and are shared by the runs of one query.
@@ -22,18 +31,59 @@ class ReaderJob(SparkJob):
     def __init__(self, folder: Path, options: dict[str, str], **settings: Any) -> None:
         self.out = folder / "out"
         self.statistics_dir = folder / "statistics"
-        job = {
+        self.job = {
             "out": str(self.out),
             "checkpoint": str(folder / "checkpoint"),
             "options": {"diagnosticsDirectory": str(self.statistics_dir), **options},
             **settings,
         }
-        super().__init__("integration.jobs.reader", folder, job)
 
     def statistics(self) -> dict[str, Any]:
-        """The newest counters of the source, empty before the first."""
+        """Return the newest counters of the source, empty before the first."""
         files = sorted(self.statistics_dir.glob("source-*.json"), key=lambda p: p.stat().st_mtime)
         return json.loads(files[-1].read_text()) if files else {}
+
+
+class ReaderJob(_Reading, SparkJob):
+    """A run in processes of its own, for tests that kill it."""
+
+    def __init__(self, folder: Path, options: dict[str, str], **settings: Any) -> None:
+        _Reading.__init__(self, folder, options, **settings)
+        SparkJob.__init__(self, "integration.jobs.reader", folder, self.job)
+
+
+class ReaderQuery(_Reading):
+    """A run in the session that the tests share, stopped at the end of the block."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, options: dict[str, str], **settings: Any
+    ) -> None:
+        super().__init__(folder, options, **settings)
+        self._spark = spark
+
+    def __enter__(self) -> ReaderQuery:
+        self._query = start(self._spark, self.job)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if "gate" in self.job:
+            Path(self.job["gate"]).unlink(missing_ok=True)
+        self._query.stop()
+
+    def check_alive(self) -> None:
+        """Fail if the query has ended by itself."""
+        assert self._query.isActive, str(self._query.exception())
+
+    def wait_for(self, condition: Callable[[], T], what: str, within_s: float = 300.0) -> T:
+        """Poll a condition while the query lives."""
+
+        def look() -> T:
+            value = condition()
+            if not value:
+                self.check_alive()
+            return value
+
+        return wait_until(look, what=what, within_s=within_s)
 
 
 @dataclass(frozen=True)
@@ -81,7 +131,7 @@ def account(out: Path) -> Account:
     records, latencies = [], []
     files = sorted(out.glob("batch-*.json")) if out.exists() else []
     for path in files:
-        for row in json.loads(path.read_text()):
+        for row in _rows(path, path.stat().st_mtime_ns):
             records.append((row["shard"], int(row["sequence"]), row["data"]))
             latencies.append(row["seen_ms"] - row["arrival_ms"])
     return Account(
@@ -91,6 +141,13 @@ def account(out: Path) -> Account:
         len(list(out.glob("replayed-*.json"))) if out.exists() else 0,
         [p.name for p in out.glob("mismatch-*.json")] if out.exists() else [],
     )
+
+
+@lru_cache(maxsize=1_000)  # a test looks many times
+def _rows(path: Path, written_ns: int) -> list[dict[str, Any]]:
+    del written_ns  # a file of a batch is replaced whole
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return rows
 
 
 def percentile(values: list[int], share: float) -> int:

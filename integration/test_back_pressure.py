@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from integration.conftest import MakeStream
-from integration.reading import ReaderJob, account
+from integration.reading import ReaderQuery, account
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MIB = 1024 * 1024
 BUFFER = 8 * MIB
@@ -24,6 +27,7 @@ CONSTANT = 96 * MIB
 
 @pytest.mark.timeout(600)
 def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
+    spark: SparkSession,
     endpoint: str,
     kinesis: Any,
     make_stream: MakeStream,
@@ -53,7 +57,7 @@ def test_a_blocked_sink_holds_memory_flat_while_the_producer_runs_on(
             assert answer["FailedRecordCount"] == 0
             written.update(ids)
 
-    with ReaderJob(tmp_path, options, gate=str(gate)) as job:
+    with ReaderQuery(spark, tmp_path, options, gate=str(gate)) as job:
         write(100)
         job.wait_for(lambda: len(account(job.out).records) == 100, "the first records", 300)
         process = psutil.Process(job.wait_for(job.statistics, "statistics", 30)["pid"])

@@ -97,6 +97,31 @@ def test_writing_to_an_unknown_stream_is_named(
     )
     assert "KINESIS_STREAM_NOT_FOUND" in text
     assert "no-such-stream" in text
+    assert "Check the name" in text
+    assert frames(text) <= 5, text
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (
+            {"endpoint": "http://127.0.0.1:9"},
+            ["KINESIS_TRANSIENT", "http://127.0.0.1:9", "Is the endpoint right"],
+        ),
+        ({"maxInFlightRecord": "5"}, ["KINESIS_OPTIONS", "did you mean maxInFlightRecords"]),
+    ],
+    ids=["endpoint", "option"],
+)
+def test_writing_that_cannot_work_names_the_remedy(
+    spark: SparkSession, endpoint: str, tmp_path: Path, option: dict[str, str], said: list[str]
+) -> None:
+    """An endpoint that refuses, and a mistyped option."""
+    options = {"streamName": "orders", "endpoint": endpoint, **option}
+    text = write_error(spark, tmp_path, ["cast(value as string) as data"], **options)
+    for words in said:
+        assert words in text
+    assert frames(text) <= 5, text
 
 
 @pytest.mark.timeout(600)
@@ -211,21 +236,34 @@ def test_a_wrong_sink_schema_names_every_column(
     assert "column data (binary or string) is missing" in text
     assert "column number is not one of" in text
     assert "column partitionKey is int, expected string" in text
+    assert frames(text) <= 5, text
+
+
+READING = """
+import sys
+from kinesis_ds.options.parse import parse_read_options
+from kinesis_ds.reader.coordinator import Coordinator
+options = {"streamName": sys.argv[1], "endpoint": sys.argv[2], "region": "us-east-1"}
+Coordinator(parse_read_options(options)).latest(None)
+"""
+WRITING = """
+import sys
+import pyarrow
+from pyspark.sql.types import BinaryType, StructType
+from kinesis_ds.writer.stream import make_stream_writer
+options = {"streamName": sys.argv[1], "endpoint": sys.argv[2], "region": "us-east-1"}
+writer = make_stream_writer(options, StructType().add("data", BinaryType()))
+writer.write(iter([pyarrow.record_batch({"data": [b"row"]})]))
+"""
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("code", [READING, WRITING], ids=["reading", "writing"])
 def test_no_credentials_say_where_to_put_them(
-    endpoint: str, tmp_path: Path, make_stream: MakeStream
+    endpoint: str, tmp_path: Path, make_stream: MakeStream, code: str
 ) -> None:
     """A machine without any AWS credentials; in a process without them in its environment."""
     stream = make_stream()
-    code = (
-        "from kinesis_ds.options.parse import parse_read_options\n"
-        "from kinesis_ds.reader.coordinator import Coordinator\n"
-        "import sys\n"
-        "Coordinator(parse_read_options({'streamName': sys.argv[1], 'endpoint': sys.argv[2], "
-        "'region': 'us-east-1'})).latest(None)\n"
-    )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     environment |= {
         "AWS_EC2_METADATA_DISABLED": "true",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from integration.conftest import MakeStream
-from integration.reading import Account, ReaderJob, account
+from integration.reading import Account, ReaderQuery, account
 from integration.streams import wait_until_active
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KEYS = [f"key-{i}" for i in range(40)]
 
@@ -73,7 +76,7 @@ def merge_last_two(kinesis: Any, stream: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_split_and_merge_while_reading_keep_every_key_in_order(
-    endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+    spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
     """Two generations of reshards under a running query."""
     stream = make_stream(shards=3)
@@ -84,7 +87,7 @@ def test_split_and_merge_while_reading_keep_every_key_in_order(
         "initialPosition": "trim_horizon",
         "shardFetchInterval": "2s",
     }
-    with ReaderJob(tmp_path, options) as job:
+    with ReaderQuery(spark, tmp_path, options) as job:
         producer.write(10)
         job.wait_for(lambda: account(job.out).records, "the first records", 300)
         split_first(kinesis, stream)
@@ -103,7 +106,7 @@ def test_split_and_merge_while_reading_keep_every_key_in_order(
 
 @pytest.mark.timeout(600)
 def test_a_reshard_while_the_query_is_down_is_caught_up(
-    endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+    spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
     """Parents closed with unread records, children with records: read after the restart, in
     order.
@@ -112,14 +115,14 @@ def test_a_reshard_while_the_query_is_down_is_caught_up(
     producer = KeyedProducer(kinesis, stream)
     options = {"streamName": stream, "endpoint": endpoint, "initialPosition": "trim_horizon"}
     producer.write(5)
-    with ReaderJob(tmp_path, options) as job:
+    with ReaderQuery(spark, tmp_path, options) as job:
         job.wait_for(lambda: len(account(job.out).records) >= 5 * len(KEYS), "the first part", 300)
     producer.write(5)
     split_first(kinesis, stream)
     producer.write(5)
     merge_last_two(kinesis, stream)
     producer.write(5)
-    with ReaderJob(tmp_path, options) as job:
+    with ReaderQuery(spark, tmp_path, options) as job:
         job.wait_for(
             lambda: len(account(job.out).records) >= len(producer.written), "all records", 120
         )
@@ -130,7 +133,7 @@ def test_a_reshard_while_the_query_is_down_is_caught_up(
 
 @pytest.mark.timeout(600)
 def test_latest_on_a_resharded_stream_starts_at_now_in_every_shard(
-    endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+    spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
     """Children that exist at the start are not read from their oldest record."""
     stream = make_stream(shards=1)
@@ -139,7 +142,7 @@ def test_latest_on_a_resharded_stream_starts_at_now_in_every_shard(
     split_first(kinesis, stream)
     before.write(2)
     options = {"streamName": stream, "endpoint": endpoint, "initialPosition": "latest"}
-    with ReaderJob(tmp_path, options) as job:
+    with ReaderQuery(spark, tmp_path, options) as job:
         job.wait_for((tmp_path / "checkpoint" / "commits" / "0").exists, "the start is pinned")
         after = KeyedProducer(kinesis, stream)
         after._round = 100

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from devtools.waiting import wait_until
 from integration.conftest import MakeStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = 300
 
@@ -20,18 +22,12 @@ ROWS = 300
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_the_sink_writes_the_source_reads(
-    endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
+    spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
     """No register call; each row once, with its key, across a clean restart of the reading
     query.
     """
     stream = make_stream(shards=2)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
     seen: dict[int, list[tuple[str, str]]] = {}
 
     def keep(batch: Any, batch_id: int) -> None:
@@ -41,8 +37,8 @@ def test_what_the_sink_writes_the_source_reads(
     def rows() -> list[tuple[str, str]]:
         return [row for batch in seen.values() for row in batch]
 
-    def read() -> Any:
-        return (
+    def read_until(count: int) -> None:
+        reading = (
             spark.readStream.format("kinesis")
             .options(streamName=stream, endpoint=endpoint, initialPosition="trim_horizon")
             .load()
@@ -50,39 +46,31 @@ def test_what_the_sink_writes_the_source_reads(
             .option("checkpointLocation", str(tmp_path / "read"))
             .start()
         )
-
-    try:
-        spark.sparkContext.setLogLevel("ERROR")
-        writing = (
-            spark.readStream.format("rate-micro-batch")
-            .option("rowsPerBatch", ROWS)
-            .option("numPartitions", 2)
-            .load()
-            .where(f"value < {ROWS}")
-            .selectExpr(
-                "concat('row-', value) as data", "concat('key-', value % 10) as partitionKey"
+        try:
+            wait_until(
+                lambda: len(rows()) >= count or reading.exception(), what="rows", within_s=240
             )
-            .writeStream.format("kinesis")
-            .options(streamName=stream, endpoint=endpoint)
-            .option("checkpointLocation", str(tmp_path / "write"))
-            .trigger(once=True)
-            .start()
-        )
-        assert writing.awaitTermination(90)
+            assert reading.exception() is None
+        finally:
+            reading.stop()
 
-        reading = read()
-        _until(reading, lambda: len(rows()) >= ROWS)
-        reading.stop()
-        kinesis.put_record(StreamName=stream, Data=b"after", PartitionKey="key-x")
-        reading = read()
-        _until(reading, lambda: len(rows()) >= ROWS + 1)
-        reading.stop()
-    finally:
-        spark.stop()
+    writing = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", ROWS)
+        .option("numPartitions", 2)
+        .load()
+        .where(f"value < {ROWS}")
+        .selectExpr("concat('row-', value) as data", "concat('key-', value % 10) as partitionKey")
+        .writeStream.format("kinesis")
+        .options(streamName=stream, endpoint=endpoint)
+        .option("checkpointLocation", str(tmp_path / "write"))
+        .trigger(once=True)
+        .start()
+    )
+    assert writing.awaitTermination(240)
+
+    read_until(ROWS)
+    kinesis.put_record(StreamName=stream, Data=b"after", PartitionKey="key-x")
+    read_until(ROWS + 1)
     expected = {(f"row-{i}", f"key-{i % 10}") for i in range(ROWS)} | {("after", "key-x")}
     assert sorted(rows()) == sorted(expected)
-
-
-def _until(query: Any, condition: Any) -> None:
-    wait_until(lambda: condition() or query.exception(), what="all rows", within_s=90)
-    assert query.exception() is None

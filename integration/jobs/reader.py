@@ -1,4 +1,4 @@
-"""A reading query in a process of its own, so that a test can kill it: Kinesis to one file a batch.
+"""A reading query, Kinesis to one file a batch; in a process of its own, for a test that kills it.
 
 ``python -m integration.jobs.reader '{"out": ..., "checkpoint": ..., "options": {...}, ...}'``
 
@@ -14,21 +14,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
 
 def main() -> None:
-    """Run until killed or stopped. Keys of the argument:
-
-    out, checkpoint: folders. options: of the source. hang_at: the batch id at which to hang for
-    ever after its file is written, before Spark commits it. gate: a file; while it exists, batches
-    wait.
-    """
+    """Run until killed or stopped; see :func:`start` for the keys of the argument."""
     job: dict[str, Any] = json.loads(sys.argv[1])
-    out = Path(job["out"])
-    out.mkdir(parents=True, exist_ok=True)
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("kinesis_ds integration reader")
@@ -37,6 +33,18 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    start(spark, job).awaitTermination()
+
+
+def start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+    """Start the query. Keys of the job:
+
+    out, checkpoint: folders. options: of the source. hang_at: the batch id at which to hang for
+    ever after its file is written, before Spark commits it. gate: a file; while it exists, batches
+    wait.
+    """
+    out = Path(job["out"])
+    out.mkdir(parents=True, exist_ok=True)
 
     def keep(batch: DataFrame, batch_id: int) -> None:
         rows = [
@@ -58,7 +66,7 @@ def main() -> None:
         while gate.exists():
             threading.Event().wait(0.05)
 
-    query = (
+    return (
         spark.readStream.format("kinesis")
         .options(**job["options"])
         .load()
@@ -66,7 +74,6 @@ def main() -> None:
         .option("checkpointLocation", job["checkpoint"])
         .start()
     )
-    query.awaitTermination()
 
 
 def _write(out: Path, batch_id: int, rows: list[dict[str, Any]]) -> None:

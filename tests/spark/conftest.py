@@ -1,4 +1,4 @@
-"""A session with real workers, and doubles of Kinesis that it reads from."""
+"""Doubles of Kinesis that a session of Spark reads from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from pyspark.sql import SparkSession
 
 from kinesis_ds.testing import KinesisServer, Settings
 
@@ -32,21 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 class Serve(Protocol):
     def __call__(self, settings: Settings | None = None, *, shards: int = 1) -> KinesisServer: ...
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Two tasks at a time, and three tries each."""
-    session = (
-        SparkSession.builder.master("local[2,3]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
