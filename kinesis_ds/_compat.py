@@ -1,4 +1,4 @@
-"""Every difference between the PySpark versions that this package supports, and nothing else."""
+"""All differences between the supported versions of PySpark, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource as _datasource
 
-# More rows than there are; Spark reads it as a Java long.
+# More rows than there can be. It is the largest Java long, as which Spark reads it.
 _BOUNDLESS = 2**63 - 1
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    # What both have in common, which is all that this package relies on.
+    # For the type checker: this package relies only on what all versions have in common.
     StreamWriterBase = DataSourceStreamWriter
     STREAM_WRITER_GETS_ARROW: bool
     BatchWriterBase = DataSourceWriter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     def takes_everything(limit: object) -> bool: ...
 else:
-    # DataSourceStreamArrowWriter exists since 4.1; before, a stream writer is given rows.
+    # DataSourceStreamArrowWriter exists since 4.1. Before, a stream writer is given rows.
     STREAM_WRITER_GETS_ARROW = hasattr(_datasource, "DataSourceStreamArrowWriter")
     StreamWriterBase = (
         _datasource.DataSourceStreamArrowWriter
@@ -43,8 +43,8 @@ else:
         else _datasource.DataSourceWriter
     )
 
-    # Limits and Trigger.AvailableNow exist since 4.2; before, `latestOffset` is called without
-    # arguments and never learns of the trigger.
+    # Read limits and Trigger.AvailableNow exist since 4.2. Before, `latestOffset` is called without
+    # arguments and cannot know the trigger.
     try:
         from pyspark.sql.streaming import datasource as _limits
     except ImportError:
@@ -55,18 +55,18 @@ else:
         class StreamReaderBase(
             _datasource.DataSourceStreamReader, _limits.SupportsTriggerAvailableNow
         ):
-            """A stream reader that can end at the tip."""
+            """A stream reader that supports ``Trigger.AvailableNow``."""
 
     def usual_limit(max_records, max_bytes):
-        """What Spark shows, and hands back, as the limit of a batch.
+        """Return the limit of a batch, which Spark shows and passes back to us.
 
-        Never "all available": that is what Spark asks for when it wants one batch of everything
-        (``Trigger.Once``), and only then.
+        It is never "all available": by that limit Spark tells us that it wants everything in one
+        batch (``Trigger.Once``).
         """
         if max_records is None and max_bytes is not None:
             return _limits.ReadMaxBytes(max_bytes)
         return _limits.ReadMaxRows(_BOUNDLESS if max_records is None else max_records)
 
     def takes_everything(limit):
-        """Whether Spark wants all there is in one batch."""
+        """Return whether Spark wants everything in one batch."""
         return _limits is not None and isinstance(limit, _limits.ReadAllAvailable)

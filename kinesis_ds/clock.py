@@ -1,4 +1,4 @@
-"""Time as an argument: everything that waits takes a clock, so that tests need not sleep."""
+"""Clocks. Everything that waits takes one as an argument, so that tests need not sleep."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings of time.
+    """A source of time."""
 
-    ``monotonic`` (seconds, arbitrary start) is for durations and deadlines; ``wall`` (seconds since
-    the epoch) is for timestamps that leave the process.
-    """
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary start: for durations and deadlines."""
 
-    def monotonic(self) -> float: ...
-
-    def wall(self) -> float: ...
+    def wall(self) -> float:
+        """Return seconds since the epoch: for timestamps that leave the process."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of this machine."""
 
     def monotonic(self) -> float:
         return time.monotonic()

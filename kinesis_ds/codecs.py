@@ -1,8 +1,7 @@
-"""JSON, base64 and CRC-32: from packages that are fast at it where they are installed, else from
-the standard library.
+"""JSON, base64 and CRC-32 from fast packages where they are installed, else the standard library.
 
-pip installs orjson, pybase64 and zlib-ng with the connector. Where a cluster has no wheels of them,
-all works without, slower: ``python -m benchmarks.decode`` tells what they are worth.
+pip installs orjson, pybase64 and zlib-ng with the connector. A cluster that has no wheels of them
+works without them, more slowly; ``python -m benchmarks.decode`` measures the difference.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Any, NoReturn
 
 
 def plain_loads(text: bytes | bytearray | memoryview | str, /) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        JSONDecodeError: It is none, or is nested deeper than Python goes.
+        JSONDecodeError: The text is not JSON, or is nested too deeply for Python.
     """
     try:
         as_text = text if isinstance(text, str) else bytes(text).decode()
@@ -31,20 +30,20 @@ def plain_loads(text: bytes | bytearray | memoryview | str, /) -> Any:
 
 
 def plain_dumps(value: Any, /) -> bytes:
-    """JSON without spaces, as UTF-8; dataclasses as what they hold."""
+    """Return a value as JSON without spaces, in UTF-8. Dataclasses become objects."""
     return json.dumps(
         value, separators=(",", ":"), ensure_ascii=False, default=dataclasses.asdict
     ).encode()
 
 
 def plain_b64decode(text: Any, altchars: None = None, validate: bool = True) -> bytes:
-    """What is written in base64; ``text`` is a ``str`` or bytes.
+    """Decode base64, given as ``str`` or bytes.
 
     Raises:
-        binascii.Error: It is none. That is a ValueError.
+        binascii.Error: The text is not base64. The error is a ``ValueError``.
     """
     if len(text) % 4:
-        raise binascii.Error("a length that is no multiple of 4")  # the standard library forgives
+        raise binascii.Error("a length that is no multiple of 4")  # base64 accepts it
     return base64.b64decode(text, altchars, validate)
 
 
@@ -62,7 +61,7 @@ try:
     import orjson
 except ImportError:
     pass
-else:  # its JSONDecodeError is one of the standard library's, too
+else:  # its JSONDecodeError is a subclass of the standard library's
     loads, dumps = orjson.loads, orjson.dumps
 
 try:

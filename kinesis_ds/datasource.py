@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class KinesisDataSource(DataSource):
     """Reads and writes Amazon Kinesis Data Streams.
 
-    Options are checked when the query is built; see ``docs/reference/options.md``. The two sides
-    are imported when they are asked for: Spark starts a process to look this class up, and another
-    to read its schema.
+    Options are checked when the query is built; see ``docs/reference/options.md``. Source and sink
+    are imported only when they are used: Spark starts one process just to find this class, and
+    another one just to read its schema.
     """
 
     @classmethod

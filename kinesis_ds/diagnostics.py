@@ -1,6 +1,4 @@
-"""``python -m kinesis_ds.diagnostics``: the older name of
-``python -m kinesis_ds.observe``, kept for scripts.
-"""
+"""``python -m kinesis_ds.diagnostics``: the old name of ``python -m kinesis_ds.observe``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Every error the connector raises, named for whose fault it is and what may be done.
+"""The errors of the connector. Each class stands for one kind of cause and remedy.
 
 Each message says what happened, to which stream, shard, option or row, and what to do next.
-``retryable`` is a property of the class: it says whether the same call may succeed later without
-anybody changing anything.
 """
 
 from __future__ import annotations
@@ -18,20 +16,22 @@ _MAX_SHOWN = 200
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, however long or deep it is."""
+    """Return a short text for a value in a message, however long or deeply nested the value is."""
     text = _REPR.repr(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 class KinesisConnectorError(Exception):
-    """Base of all errors of this connector.
+    """Base class of all errors of this connector.
 
     Args:
-        message: What happened and to what.
-        remedy: What the reader of the message can do about it.
+        message: A sentence that says what happened, and to what.
+        remedy: A sentence that says what the reader can do about it; empty if nothing.
 
     Attributes:
-        code: The service's error code where the error is its answer, else empty.
+        condition: The name of the class of error, which begins the text of the error.
+        retryable: True if the same call may succeed later although nobody changes anything.
+        code: The error code of Kinesis if the error is an answer of the service, else empty.
     """
 
     condition: ClassVar[str] = "KINESIS_ERROR"
@@ -55,31 +55,31 @@ class OptionError(KinesisConnectorError):
 
 
 class SchemaError(KinesisConnectorError):
-    """The DataFrame's (or the user's) schema is not one the connector can serve."""
+    """The schema of the DataFrame, or the schema that the user gave, is not supported."""
 
     condition = "KINESIS_SCHEMA"
 
 
 class AccessError(KinesisConnectorError):
-    """No credentials, wrong credentials, or a permission that is missing."""
+    """Credentials are missing or wrong, or a permission is missing."""
 
     condition = "KINESIS_ACCESS"
 
 
 class StreamNotFoundError(KinesisConnectorError):
-    """The stream (or the endpoint that should know it) does not exist."""
+    """The stream, or the endpoint, does not exist."""
 
     condition = "KINESIS_STREAM_NOT_FOUND"
 
 
 class ConsumerError(KinesisConnectorError):
-    """The enhanced fan-out consumer cannot be registered, or is gone."""
+    """The enhanced fan-out consumer cannot be registered, or no longer exists."""
 
     condition = "KINESIS_CONSUMER"
 
 
 class OffsetError(KinesisConnectorError):
-    """A checkpoint that this reader must not continue from."""
+    """The query must not continue from this checkpoint."""
 
     condition = "KINESIS_CHECKPOINT"
 
@@ -97,51 +97,51 @@ class DataLossError(KinesisConnectorError):
 
 
 class WriteError(KinesisConnectorError):
-    """A row that cannot be written, or records not delivered before the deadline."""
+    """A row cannot be written, or records were not delivered before the deadline."""
 
     condition = "KINESIS_WRITE"
 
 
 class AgentError(KinesisConnectorError):
-    """The shard agent does not hold what it was asked for, or is not there."""
+    """The shard agent does not have what it was asked for, or does not run."""
 
     condition = "KINESIS_AGENT"
 
 
 class ProtocolError(KinesisConnectorError):
-    """Bytes from the network that are not what Kinesis documents."""
+    """The network delivered bytes that are not what Kinesis documents."""
 
     condition = "KINESIS_PROTOCOL"
 
 
 class InvalidRequestError(KinesisConnectorError):
-    """Kinesis refused a call as malformed (``InvalidArgumentException`` and its kin)."""
+    """Kinesis refused a call as invalid (``InvalidArgumentException`` and similar errors)."""
 
     condition = "KINESIS_INVALID_REQUEST"
 
 
 class ResourceInUseError(KinesisConnectorError):
-    """The consumer is not ACTIVE yet, or another subscription to the shard is younger than 5 s."""
+    """The consumer is not ACTIVE, or the last subscription to the shard was less than 5 s ago."""
 
     condition = "KINESIS_RESOURCE_IN_USE"
     retryable = True
 
 
 class ThrottledError(KinesisConnectorError):
-    """A service limit was reached."""
+    """A limit of the service was reached."""
 
     condition = "KINESIS_THROTTLED"
     retryable = True
 
 
 class TransientError(KinesisConnectorError):
-    """Network failure, time-out or a 5xx answer."""
+    """The network failed, a call timed out, or the service answered with a 5xx status."""
 
     condition = "KINESIS_TRANSIENT"
     retryable = True
 
 
 class InternalError(KinesisConnectorError):
-    """A state this code believed impossible. Please report it with the message."""
+    """The connector is in a state that should be impossible. Please report the message."""
 
     condition = "KINESIS_INTERNAL"

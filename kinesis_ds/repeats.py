@@ -1,10 +1,10 @@
-"""Repeats of records dropped by their ids: what our sink wrote twice, a query sees once."""
+"""Drop repeats of records by their ids, so that a query sees once what our sink wrote twice."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name among Spark users
 
 from kinesis_ds.errors import SchemaError
 
@@ -17,24 +17,27 @@ _NEEDED = (*_PLACE, "data", "approximateArrivalTimestamp", "recordId")
 
 
 def drop_repeats(df: DataFrame, within: str = "24 hours") -> DataFrame:
-    """Each record once that our sink wrote with ``recordIds``, however often it was sent.
+    """Return each record once that our sink wrote with ``recordIds``, however often it was sent.
 
-    Repeats have the same record id, and the same data in the same stream. Those are compared, too,
-    so that a replayed batch whose rows came in another order can cost repeats and never a record.
-    Records without an id, such as those of other producers, all pass.
+    Records are repeats if they have the same record id, the same stream and the same data. Data are
+    compared because Spark may replay a batch with its rows in another order, and then one id
+    belongs to two different rows. Such a replay can leave repeats, but no record is lost. Records
+    without an id, such as those of other producers, are all kept.
 
-    Of a streaming DataFrame, ids are kept in Spark's state store. ``within`` is two things, both by
-    ``approximateArrivalTimestamp``: how far apart repeats may be, and **how late a record may be.
-    Spark drops what is older than the newest record of earlier batches by more than that, whether
-    it is a repeat or not.** Records are that late when their shard is read that far behind another.
-    With the stream's retention and an hour more, nothing that can be read is late. An id is kept
-    for up to twice as long. The query may have no other watermark, before this or behind it.
+    With a streaming DataFrame, ids are kept in Spark's state store. ``within`` then limits two
+    things, both by ``approximateArrivalTimestamp``: how far apart repeats may be, and **how late a
+    record may be. Spark drops every record that is older than the newest record of earlier batches
+    by more than this, whether it is a repeat or not.** A record is that late if its shard is read
+    that far behind another one. With the stream's retention plus one hour, no record that can be
+    read is late. An id is kept for up to twice as long. The query must not have any other
+    watermark.
 
-    Rows come out of a shuffle: those of a shard are not in their order any more. Of a batch
-    DataFrame all repeats are dropped, and ``within`` says nothing.
+    With a batch DataFrame all repeats are dropped, and ``within`` has no effect.
+
+    Rows come out of a shuffle, so the rows of a shard are no longer in order.
 
     Args:
-        df: Read by this connector with ``includeMetadata=true``, all its columns still there.
+        df: A DataFrame read by this connector with ``includeMetadata=true``, with all its columns.
         within: An interval as Spark writes it: ``"24 hours"``, ``"7 days"``.
 
     Raises:

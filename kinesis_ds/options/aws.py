@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AwsOptions:
-    """Where Kinesis is, and with which credentials to call it. ``repr`` shows no secret.
+    """Access to AWS: the endpoint, the credentials and the transport. ``repr`` shows no secret.
 
     Attributes:
         region: The AWS region; None to take it from the environment.

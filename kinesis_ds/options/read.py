@@ -35,7 +35,7 @@ class StreamChoice:
 
 @dataclass(frozen=True)
 class PollingOptions:
-    """How fast one shard is polled.
+    """The pace at which one shard is polled.
 
     Attributes:
         min_period_s: Minimum time between two calls of GetRecords, in seconds.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AggregationOptions:
-    """How many rows are put into one Kinesis record, and whether each row has an id.
+    """Limits of an aggregate (one Kinesis record with many rows), and whether rows have ids.
 
     Attributes:
         max_bytes: Maximum size of an aggregate in bytes. The stream's own limit applies too.

@@ -1,4 +1,4 @@
-"""The schema of the source, in Spark's and in Arrow's terms, and the rules for a sink's schema."""
+"""The columns of the source, for Spark and for Arrow, and the columns that a sink accepts. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _METADATA_FIELDS = [
     pa.field("recordId", pa.string()),
 ]
 
-# What an agent buffers and sends: the columns that differ from record to record.
+# What an agent buffers and sends: the columns whose values differ from record to record.
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("partitionKey", pa.string()),
@@ -36,10 +36,10 @@ RECORD_SCHEMA = pa.schema(
     ]
 )
 
-# The same with ``includeMetadata``.
+# The same with the columns of ``includeMetadata``.
 METADATA_SCHEMA = pa.schema([*RECORD_SCHEMA, *_METADATA_FIELDS])
 
-# What Spark gets. The types and their order are those of SOURCE_DDL.
+# What Spark receives. The types and their order are those of SOURCE_DDL.
 SOURCE_SCHEMA = pa.schema(
     [
         pa.field("partitionKey", pa.string()),
@@ -62,7 +62,7 @@ _SINK_TYPES = {
 
 
 def source_ddl(*, metadata: bool) -> str:
-    """The source's columns, with or without those of ``includeMetadata``."""
+    """Return the source's columns as DDL, with or without those of ``includeMetadata``."""
     return f"{SOURCE_DDL}, {_METADATA_DDL}" if metadata else SOURCE_DDL
 
 
@@ -85,10 +85,10 @@ def to_source_batch(records: pa.RecordBatch, stream: str, shard_id: str) -> pa.R
 
 
 def check_source_schema(schema: StructType, *, metadata: bool = False) -> None:
-    """Refuse a user-specified schema that is not the source's own.
+    """Refuse a schema given by the user that is not the source's own.
 
     Raises:
-        SchemaError: Naming what differs.
+        SchemaError: The schemas differ. The message shows both.
     """
     ddl = source_ddl(metadata=metadata)
     expected = [tuple(column.split()) for column in ddl.split(", ")]
@@ -102,10 +102,10 @@ def check_source_schema(schema: StructType, *, metadata: bool = False) -> None:
 
 
 def check_sink_schema(schema: StructType) -> None:
-    """Check the DataFrame that is to be written, all columns at once.
+    """Check the columns of the DataFrame that is to be written.
 
     Raises:
-        SchemaError: Naming every problem: columns missing, unknown, or of a wrong type.
+        SchemaError: Columns are missing, unknown or of a wrong type. The message names them all.
     """
     problems = []
     names = [f.name for f in schema.fields]
