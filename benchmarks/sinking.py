@@ -36,7 +36,7 @@ def throttle(kinesis: KinesisServer, shard_id: str, share: float) -> None:
         for bucket, full in ((shard.records_in, 1000), (shard.bytes_in, 1 << 20)):
             bucket.rate = full * share
 
-    kinesis._tell(change)
+    kinesis._thread.change(change)
 
 
 def arrow_batches(

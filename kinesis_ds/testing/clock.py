@@ -19,14 +19,16 @@ class ServerClock(Protocol):
     def wall(self) -> float: ...
 
     def delay_until(self, when: float) -> float | None:
-        """Real seconds until the wall clock shows ``when``; None when somebody has to move it."""
+        """Return the seconds of the machine's time until the wall clock shows ``when``; None when
+        that takes a call of ``advance``.
+        """
 
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call ``moved`` whenever the clock jumps, on whatever thread; returns what ends that."""
+        """Call ``moved`` whenever the clock jumps, on any thread; return a function to end that."""
 
 
 class _Jumps:
-    """Moves a clock and tells whoever waits on it."""
+    """Moves a clock and calls those who watch it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,8 +57,8 @@ class _Jumps:
 class ScaledClock:
     """Time that passes ``speed`` times as fast as on the machine: 1 is the machine's own.
 
-    At 60, a subscription's five minutes are over in five seconds. What is longer than that, such as
-    a night in which nobody read, is over at once with :meth:`advance`. Thread-safe.
+    At 60, a subscription's five minutes take five seconds. For longer times, such as a night in
+    which nobody reads, there is :meth:`advance`. Thread-safe.
     """
 
     def __init__(self, speed: float = 1.0) -> None:
@@ -78,7 +80,7 @@ class ScaledClock:
         return max(0.0, when - self.wall()) / self.speed
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once, beside the time that passes anyway."""
+        """Move the clock forward at once by so many seconds, beside the time that passes anyway."""
 
         def jump() -> None:
             self._jumped += seconds
@@ -92,7 +94,7 @@ class ScaledClock:
 class ManualClock:
     """Time that stands still until :meth:`advance`. Thread-safe.
 
-    What waits for a time inside the double is woken when that time is reached.
+    Whatever waits inside the double for a time goes on when the clock reaches it.
     """
 
     def __init__(self, wall: float = 1_700_000_000.0) -> None:
@@ -107,7 +109,7 @@ class ManualClock:
         return self._wall
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward by so many seconds."""
 
         def jump() -> None:
             self._wall += seconds
@@ -124,7 +126,7 @@ class ManualClock:
 class Changes:
     """Lets tasks of one loop wait for a time of the clock, or for something to change.
 
-    A change before the wait counts: take :meth:`ticket` first, then look, then wait.
+    Take a :meth:`ticket` first, then look, then wait: a change after the ticket is not missed.
     """
 
     def __init__(self, clock: ServerClock) -> None:
@@ -138,22 +140,22 @@ class Changes:
         self._forget()
 
     def _moved(self) -> None:
-        self._loop.call_soon_threadsafe(self.tell_all)
+        self._loop.call_soon_threadsafe(self.wake_all)
 
-    def tell(self, key: object) -> None:
-        """Something about ``key`` has changed. On the loop."""
+    def wake(self, key: object) -> None:
+        """Wake those who wait for a change of ``key``. On the loop."""
         self._versions[key] = self._versions.get(key, 0) + 1
         for future in self._waiting.pop(key, ()):
             if not future.done():
                 future.set_result(None)
 
-    def tell_all(self) -> None:
-        """Anything may have changed. On the loop."""
+    def wake_all(self) -> None:
+        """Wake all who wait: anything may have changed. On the loop."""
         for key in tuple(self._waiting):
-            self.tell(key)
+            self.wake(key)
 
     def ticket(self, key: object) -> int:
-        """What to give to :meth:`wait`, taken before looking."""
+        """Return what to give to :meth:`wait`. Take it before you look."""
         return self._versions.get(key, 0)
 
     async def wait(self, key: object, ticket: int, until: float | None = None) -> None:
@@ -172,7 +174,7 @@ class Changes:
                 del self._waiting[key]
 
     async def sleep(self, seconds: float) -> None:
-        """Let this much of the clock's time pass."""
+        """Wait until this many seconds of the clock have passed."""
         when = self._clock.wall() + seconds
         key = object()
         while self._clock.delay_until(when) != 0.0:

@@ -204,7 +204,7 @@ class Endpoint:
                 answer["Records"] = (results + results[:1] * max(0, action.by))[
                     : len(results) + action.by
                 ]
-        self._tell(target, answer)
+        self._wake(target, answer)
         return answer
 
     def _replayed(self, target: Target, members: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -237,13 +237,13 @@ class Endpoint:
             ],
         }
 
-    def _tell(self, target: Target, answer: Mapping[str, Any]) -> None:
+    def _wake(self, target: Target, answer: Mapping[str, Any]) -> None:
         if target.operation in ("PutRecord", "PutRecords"):
             for result in answer.get("Records", [answer]):
                 if "ShardId" in result:
-                    self._changes.tell((target.stream, result["ShardId"]))
+                    self._changes.wake((target.stream, result["ShardId"]))
         elif not target.operation.startswith(_QUIET):
-            self._changes.tell_all()
+            self._changes.wake_all()
 
     async def _subscribe(
         self,
@@ -257,7 +257,7 @@ class Endpoint:
         subscription = self.account.subscribe(self._known(target, members), self._clock.wall())
         note("+".join(type(a).__name__ for a in afterwards) or "ok")
         key = (subscription.stream_name, subscription.shard_id)
-        self._changes.tell(key)  # whoever held the shard has been taken over
+        self._changes.wake(key)  # whoever held the shard has been taken over
         try:
             for action in afterwards:
                 match action:
@@ -277,7 +277,7 @@ class Endpoint:
                 await writer.run(members["StartingPosition"])
         finally:
             subscription.close()
-            self._changes.tell(key)
+            self._changes.wake(key)
 
     def _known(self, target: Target, members: dict[str, Any]) -> dict[str, Any]:
         """A request as the account can judge it: it knows nothing of replayed records."""

@@ -1,47 +1,32 @@
-"""The double as a server on 127.0.0.1, on a thread of its own."""
+"""The double as a server on 127.0.0.1, on its own thread: what a test starts and talks to."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
-import ssl
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from kinesis_ds.testing.account import Account
-from kinesis_ds.testing.clock import Changes, ScaledClock, ServerClock
-from kinesis_ds.testing.endpoint import Endpoint
-from kinesis_ds.testing.http import http1_protocol
+from kinesis_ds.testing.clock import ScaledClock, ServerClock
+from kinesis_ds.testing.listener import HOST
+from kinesis_ds.testing.server_thread import ServerThread
 from kinesis_ds.testing.settings import Settings
 from kinesis_ds.testing.swallowing import Swallow
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
+    from kinesis_ds.testing.endpoint import Endpoint
     from kinesis_ds.testing.faults import Fault, Target
-    from kinesis_ds.testing.http2 import Http2Protocol
     from kinesis_ds.testing.journal import Journal
     from kinesis_ds.testing.log import StoredRecord
     from kinesis_ds.testing.replay import Replay
     from kinesis_ds.testing.subscription import Subscription
 
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-HOST = "127.0.0.1"
-_ANSWER_WITHIN_S = 60.0
 _LOOK_AGAIN_S = 0.2
-# Sums of times are not exact: what is to be done by now was begun a little earlier.
+# Sums of times are not exact: what is to be over by now has to begin a little earlier.
 _ROUNDING_S = 0.001
-# Of requests under way when the server ends; 0 would mean for ever.
-_GRACE_S = 0.05
 
 
 class KinesisServer:
@@ -51,18 +36,20 @@ class KinesisServer:
             kinesis.create_stream("orders", shards=4)
             query = spark.readStream.format("kinesis").options(**kinesis.options("orders"))...
 
-    Any credentials are accepted. Methods may be called from any thread.
+    Any credentials are accepted. Methods may be called from any thread, and wait until the server
+    has done what they ask.
 
     Args:
         settings: How it behaves.
-        clock: The time it lives in: :class:`~kinesis_ds.testing.ScaledClock` (the machine's own by
-            default) or :class:`~kinesis_ds.testing.ManualClock`.
+        clock: The time it lives in: :class:`~kinesis_ds.testing.ScaledClock` (by default, at the
+            machine's own speed) or :class:`~kinesis_ds.testing.ManualClock`.
         faults: What is to go wrong.
-        port: Of HTTP/1.1; 0 for a free one.
+        port: The port of HTTP/1.1; 0 for a free one.
         tls: Also listen with TLS, where a client may choose HTTP/2 or HTTP/1.1 by ALPN.
 
     Attributes:
-        settings, clock: As given.
+        settings: The settings that were given.
+        clock: The clock that it lives by.
     """
 
     def __init__(
@@ -76,54 +63,31 @@ class KinesisServer:
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock or ScaledClock()
-        self._first_faults = tuple(faults)
-        self._port = port
-        self._tls = tls
-        self._tls_port = 0
-        self._certificate: _Certificate | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._stop: asyncio.Event | None = None
-        self._endpoint: Endpoint | None = None
-        self._changes: Changes | None = None
-        self._listeners: list[asyncio.Server] = []
-        self._http1: web.Server | None = None
-        self._http2: set[Http2Protocol] = set()
+        self._thread = ServerThread(self.settings, self.clock, faults, port, tls)
 
     # --- life -----------------------------------------------------------------------------------
 
     def start(self) -> KinesisServer:
-        """Listen. Raises OSError where the port is taken."""
-        if self._thread is not None:
-            raise RuntimeError("the server has been started already")
-        self._thread = threading.Thread(target=self._run, name="kinesis-double", daemon=True)
+        """Start the thread and listen; return the server itself.
+
+        Raises:
+            OSError: The port is taken.
+            RuntimeError: It was started before.
+        """
         self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
         return self
 
     def stop(self) -> None:
         """End all connections and the thread. Idempotent.
 
         Raises:
-            RuntimeError: The double itself failed at some call: what was tested proves nothing.
+            RuntimeError: The double itself failed during a call, so what was tested proves nothing.
         """
-        if self._thread is None or self._stop is None:
+        if not self._thread.started:
             return
-        with contextlib.suppress(RuntimeError):
-            self._running.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        if self._certificate is not None:
-            self._certificate.remove()
-            self._certificate = None
-        if self._endpoint is not None and self._endpoint.crashes:
-            raise RuntimeError("the double failed; please report this") from (
-                self._endpoint.crashes.pop()
-            )
+        self._thread.stop()
+        if crashes := self._thread.endpoint.crashes:
+            raise RuntimeError("the double failed; please report this") from crashes.pop()
 
     def __enter__(self) -> KinesisServer:
         return self.start()
@@ -135,25 +99,25 @@ class KinesisServer:
 
     @property
     def endpoint(self) -> str:
-        """Its URL without TLS: HTTP/1.1."""
-        return f"http://{HOST}:{self._port}"
+        """The URL without TLS: HTTP/1.1."""
+        return f"http://{HOST}:{self._thread.port}"
 
     @property
     def tls_endpoint(self) -> str:
-        """Its URL with TLS: HTTP/2 or HTTP/1.1, as the client prefers."""
-        if not self._tls:
+        """The URL with TLS: HTTP/2 or HTTP/1.1, as the client prefers."""
+        if not self._thread.tls:
             raise RuntimeError("start it with tls=True")
-        return f"https://{HOST}:{self._tls_port}"
+        return f"https://{HOST}:{self._thread.tls_port}"
 
     @property
     def ca_file(self) -> Path:
         """The certificate to trust for :attr:`tls_endpoint` (``AWS_CA_BUNDLE``)."""
-        if self._certificate is None:
+        if self._thread.certificate is None:
             raise RuntimeError("start it with tls=True")
-        return self._certificate.ca_file
+        return self._thread.certificate.ca_file
 
     def options(self, stream: str) -> dict[str, str]:
-        """What source and sink need to find a stream here."""
+        """Return the options with which source and sink find a stream on this server."""
         return {
             "streamName": stream,
             "endpoint": self.endpoint,
@@ -165,29 +129,37 @@ class KinesisServer:
     # --- streams --------------------------------------------------------------------------------
 
     def call(self, operation: str, **members: Any) -> dict[str, Any]:
-        """Any call of the API but SubscribeToShard, without network and faults, within the rates.
+        """Make any call of the API but SubscribeToShard, and return its answer.
+
+        It does not go over the network, and no fault strikes it. Rates are limited as for others.
 
         Raises:
-            ServiceError: What the service would answer.
+            ServiceError: The service would refuse the call.
         """
-        answer = self._tell(lambda e: e.account.call(operation, members, self.clock.wall()))
+        answer = self._thread.change(
+            lambda e: e.account.call(operation, members, self.clock.wall())
+        )
         return cast("dict[str, Any]", orjson.loads(orjson.dumps(answer)))
 
     def create_stream(self, name: str, shards: int = 1) -> None:
-        """A stream that is ACTIVE at once."""
+        """Create a stream that is ACTIVE at once."""
 
         def create(endpoint: Endpoint) -> None:
-            # So long that it may have been resharded long ago as well.
+            # Twice as long ago, so that it can have been resharded since.
             long_ago = self.clock.wall() - 2 * self.settings.stream_ready_s - _ROUNDING_S
             members = {"StreamName": name, "ShardCount": shards}
             endpoint.account.call_unlimited("CreateStream", members, long_ago)
 
-        self._tell(create)
+        self._thread.change(create)
 
     def put(
         self, stream: str, *data: bytes, partition_key: str | Callable[[bytes], str] = "key"
     ) -> None:
-        """Records, past the limits of a shard's rate, so that a test has its input at once."""
+        """Put records without any limit of a shard's rate, so that a test has its input at once.
+
+        Args:
+            partition_key: The key of all records, or what returns the key for a record's data.
+        """
 
         def put(endpoint: Endpoint) -> None:
             now = self.clock.wall()
@@ -195,19 +167,19 @@ class KinesisServer:
                 key = partition_key if isinstance(partition_key, str) else partition_key(item)
                 endpoint.account.store(stream, item, key, now)
 
-        self._tell(put)
+        self._thread.change(put)
 
     def records(self, stream: str) -> list[StoredRecord]:
-        """Every record that was put and is kept, of all shards, each shard in its order."""
-        return self._look(lambda e: e.account.records(stream))
+        """Return every record that is still kept, shard by shard, each shard in its order."""
+        return self._thread.look(lambda e: e.account.records(stream))
 
     def wait_for_records(
         self, stream: str, count: int, within_s: float = 120.0
     ) -> list[StoredRecord]:
-        """Wait until a stream holds so many records; returns them.
+        """Wait until a stream holds ``count`` records, and return all that it holds.
 
         Raises:
-            AssertionError: Not within ``within_s`` seconds of the machine's time.
+            AssertionError: It does not within ``within_s`` seconds of the machine's time.
         """
         self.wait_for(
             lambda: len(self.records(stream)) >= count, within_s, f"{count} records in {stream}"
@@ -217,38 +189,36 @@ class KinesisServer:
     def wait_for(
         self, condition: Callable[[], object], within_s: float = 120.0, what: str = ""
     ) -> None:
-        """Wait until a condition holds, looking at it after every call.
+        """Wait until a condition holds; it is looked at after every call that the server answers.
+
+        Args:
+            condition: Returns something true when it holds.
+            within_s: How long to wait, in seconds of the machine's time.
+            what: The condition in words, for the error.
 
         Raises:
-            AssertionError: Not within ``within_s`` seconds of the machine's time.
+            AssertionError: It does not hold within that time.
         """
         deadline = time.monotonic() + within_s
         while True:
-            ticket = self._look(lambda _: self._called())
+            ticket = self._thread.look(lambda e: e.called)
             if condition():
                 return
             left = deadline - time.monotonic()
             if left <= 0:
                 raise AssertionError(f"not within {within_s:g}s: {what or 'the condition'}")
-            # A condition may also look at other things than the double.
-            self._wait_for(self._next_call(ticket, min(left, _LOOK_AGAIN_S)))
-
-    def _called(self) -> int:
-        assert self._endpoint is not None
-        return self._endpoint.called
-
-    async def _next_call(self, ticket: int, within_s: float) -> None:
-        assert self._endpoint is not None
-        await self._endpoint.next_call(ticket, within_s)
+            # A condition may look at other things than the double.
+            endpoint = self._thread.endpoint
+            self._thread.wait_for(endpoint.next_call(ticket, min(left, _LOOK_AGAIN_S)))
 
     def shards(self, stream: str) -> list[dict[str, Any]]:
-        """What ListShards says, of all shards."""
-        return self._look(
+        """Return all shards as ListShards shows them."""
+        return self._thread.look(
             lambda e: [s.description() for s in e.account.streams[stream].shards.values()]
         )
 
     def open_shards(self, stream: str) -> list[str]:
-        """Ids of the shards that take records."""
+        """Return the ids of the shards that take records."""
         return [
             shard["ShardId"]
             for shard in self.shards(stream)
@@ -256,7 +226,7 @@ class KinesisServer:
         ]
 
     def split(self, stream: str, shard_id: str) -> list[str]:
-        """Split a shard in its middle; ids of the children."""
+        """Split a shard in its middle at once, and return the ids of its children."""
         hashes = next(s for s in self.shards(stream) if s["ShardId"] == shard_id)["HashKeyRange"]
         low, high = int(hashes["StartingHashKey"]), int(hashes["EndingHashKey"])
         return self._reshard(
@@ -267,11 +237,11 @@ class KinesisServer:
         )
 
     def merge(self, stream: str, one: str, other: str) -> list[str]:
-        """Merge two neighbours; the id of the child."""
+        """Merge two neighbours at once, and return a list with the id of the child."""
         return self._reshard("MergeShards", stream, ShardToMerge=one, AdjacentShardToMerge=other)
 
     def scale(self, stream: str, shards: int) -> list[str]:
-        """UpdateShardCount; ids of the new shards."""
+        """Call UpdateShardCount, with effect at once, and return the ids of the new shards."""
         return self._reshard(
             "UpdateShardCount", stream, TargetShardCount=shards, ScalingType="UNIFORM_SCALING"
         )
@@ -284,257 +254,118 @@ class KinesisServer:
             request = {"StreamName": stream, **members}
             endpoint.account.call_unlimited(operation, request, long_ago)
 
-        self._tell(reshard)
+        self._thread.change(reshard)
         return [shard for shard in self.open_shards(stream) if shard not in before]
 
     def trim(self, stream: str, shard_id: str, up_to: int | None = None) -> None:
-        """Forget a shard's records up to this sequence number, as retention does; None: all."""
-        self._tell(lambda e: e.account.trim(stream, shard_id, up_to))
-
-    def forget_shard(self, stream: str, shard_id: str) -> None:
-        """A closed shard is no longer listed, as after its retention."""
-        self._tell(lambda e: e.account.forget_shard(stream, shard_id))
-
-    def set_key_state(self, stream: str, code: str | None) -> None:
-        """The stream's KMS key cannot be used, for example ``KMSDisabledException``; None: it
-        can.
-        """
-        self._tell(lambda e: e.account.set_key_state(stream, code))
-
-    def deny(self, operation: str, stream: str | None = None) -> None:
-        """Take away the permission for an operation."""
-        self._tell(lambda e: e.account.deny(operation, stream))
-
-    def allow(self, operation: str, stream: str | None = None) -> None:
-        """Give the permission back."""
-        self._tell(lambda e: e.account.allow(operation, stream))
-
-    def end_session(self, access_key: str, at: float | None = None) -> None:
-        """Refuse calls that are signed with a temporary access key as expired.
+        """Forget a shard's oldest records, as retention does.
 
         Args:
-            access_key: Its id.
-            at: From when on, by the wall clock of :attr:`clock`; None: from now on.
+            up_to: The last sequence number that is forgotten; None for all records.
+        """
+        self._thread.change(lambda e: e.account.trim(stream, shard_id, up_to))
+
+    def forget_shard(self, stream: str, shard_id: str) -> None:
+        """Forget a closed shard and its records, as happens when its retention is over."""
+        self._thread.change(lambda e: e.account.forget_shard(stream, shard_id))
+
+    def set_key_state(self, stream: str, code: str | None) -> None:
+        """Make reads, writes and open subscriptions of a stream fail as if its KMS key had failed.
+
+        Args:
+            code: Their error, for example ``KMSDisabledException``; None: the key works again.
+        """
+        self._thread.change(lambda e: e.account.set_key_state(stream, code))
+
+    def deny(self, operation: str, stream: str | None = None) -> None:
+        """Refuse an operation with AccessDeniedException, on one stream or on all."""
+        self._thread.change(lambda e: e.account.deny(operation, stream))
+
+    def allow(self, operation: str, stream: str | None = None) -> None:
+        """Undo a :meth:`deny` that was called with the same arguments."""
+        self._thread.change(lambda e: e.account.allow(operation, stream))
+
+    def end_session(self, access_key: str, at: float | None = None) -> None:
+        """Refuse calls that are signed with an access key as expired.
+
+        Args:
+            access_key: The key's id.
+            at: From when on, in seconds since the epoch by :attr:`clock`; None: from now on.
         """
         when = self.clock.wall() if at is None else at
-        self._tell(lambda e: e.session_ends.update({access_key: when}))
+        self._thread.change(lambda e: e.session_ends.update({access_key: when}))
 
     def subscriptions(self) -> list[Subscription]:
-        """Those open."""
-        return self._look(lambda e: e.account.subscriptions())
+        """Return the subscriptions that are open, oldest first."""
+        return self._thread.look(lambda e: e.account.subscriptions())
 
     def connections(self) -> int:
-        """How many connections of clients are open, or closed with a call still being worked on."""
-
-        def count(_: Endpoint) -> int:
-            return len(self._http2) + (len(self._http1.connections) if self._http1 else 0)
-
-        return self._look(count)
+        """Count the clients' connections that are open, or closed with a call still under way."""
+        return self._thread.look(lambda _: self._thread.listener.connections())
 
     def replay(self, stream: str, replay: Replay) -> None:
-        """Wire-speed mode: each shard of the stream sends these events to its subscribers."""
-        shards = self.open_shards(stream)
-        self._tell(lambda e: e.replays.update({(stream, shard): replay for shard in shards}))
+        """Let each open shard of a stream send these events, encoded beforehand, to its readers.
+
+        For benchmarks: the double's own work is then one write for each event.
+        """
+        replays = {(stream, shard): replay for shard in self.open_shards(stream)}
+        self._thread.change(lambda e: e.replays.update(replays))
 
     def swallow(self, stream: str) -> None:
-        """Wire-speed mode: PutRecords into the stream is acknowledged, and nothing kept."""
+        """Let PutRecords into a stream succeed as fast as it comes, and keep nothing.
+
+        For benchmarks: the double's own work is then a search through the request.
+        """
 
         def swallow(endpoint: Endpoint) -> None:
             shards = endpoint.account.streams[stream].shards.values()
             endpoint.swallows[stream] = Swallow(sorted((s.first_hash, s.shard_id) for s in shards))
 
-        self._tell(swallow)
+        self._thread.change(swallow)
 
     # --- faults ---------------------------------------------------------------------------------
 
     def add_faults(self, *faults: Fault) -> None:
-        """More that is to go wrong, counted from now."""
-        self._tell(lambda e: e.script.add(faults, self.clock.wall()))
+        """Add faults. Their calls and seconds are counted from now."""
+        self._thread.change(lambda e: e.script.add(faults, self.clock.wall()))
 
     def clear_faults(self) -> None:
-        """Nothing more goes wrong."""
-        self._tell(lambda e: e.script.clear())
+        """Forget all faults that are still to come."""
+        self._thread.change(lambda e: e.script.clear())
 
     def pending_faults(self) -> list[Fault]:
-        """Those that may strike again."""
-        return self._look(lambda e: e.script.pending())
+        """Return the faults that may still strike."""
+        return self._thread.look(lambda e: e.script.pending())
 
     def struck(self) -> list[tuple[Fault, Target]]:
-        """Those that struck, in order, and where."""
-        return self._look(lambda e: list(e.script.struck))
+        """Return the faults that struck, in order, each with the call that it struck."""
+        return self._thread.look(lambda e: list(e.script.struck))
 
     @contextlib.contextmanager
     def down(self) -> Iterator[None]:
-        """The endpoint is gone inside the block: connections are torn and new ones refused."""
-        self._wait_for(self._unlisten())
+        """Be gone inside the block: connections are torn and new ones refused."""
+        self._thread.wait_for(self._thread.listener.close())
         try:
             yield
         finally:
-            self._wait_for(self._listen())
+            self._thread.wait_for(self._thread.listener.open())
 
     def go_away(self, *, at_next_call: bool = False) -> None:
-        """Have HTTP/2 clients take new calls elsewhere (GOAWAY). What is under way goes on.
+        """Send GOAWAY on every HTTP/2 connection, so that new calls need another one. Calls under
+        way are still answered.
 
         Args:
-            at_next_call: Each connection says so when another call comes on it, which is not
-                answered any more.
+            at_next_call: Send it only when another call comes, and do not answer that call.
         """
-
-        async def go_away() -> None:
-            for connection in tuple(self._http2):
-                connection.go_away(at_next_call=at_next_call)
-
-        self._wait_for(go_away())
+        self._thread.wait_for(self._thread.listener.go_away(at_next_call=at_next_call))
 
     def freeze_connections(self) -> None:
-        """Have the HTTP/2 connections that are open carry nothing more, in either direction, and
-        stay open: the way there is dead. New ones work.
+        """Carry nothing more on the HTTP/2 connections that are open, in either direction, and keep
+        them open, as if the network behind them were dead. New connections work.
         """
-
-        async def freeze() -> None:
-            for connection in tuple(self._http2):
-                connection.freeze()
-
-        self._wait_for(freeze())
+        self._thread.wait_for(self._thread.listener.freeze())
 
     @property
     def calls(self) -> Journal:
-        """What was asked, over the network."""
-        assert self._endpoint is not None
-        return self._endpoint.journal
-
-    # --- its thread -----------------------------------------------------------------------------
-
-    @property
-    def _running(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            raise RuntimeError("the server does not run")
-        return self._loop
-
-    def _look(self, look: Callable[[Endpoint], T]) -> T:
-        async def on_loop() -> T:
-            assert self._endpoint is not None
-            self._endpoint.account.settle(self.clock.wall())
-            return look(self._endpoint)
-
-        return self._wait_for(on_loop())
-
-    def _tell(self, change: Callable[[Endpoint], T]) -> T:
-        async def on_loop() -> T:
-            assert self._endpoint is not None
-            assert self._changes is not None
-            self._endpoint.account.settle(self.clock.wall())
-            try:
-                return change(self._endpoint)
-            finally:
-                self._changes.tell_all()
-
-        return self._wait_for(on_loop())
-
-    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._running)
-        except RuntimeError:
-            work.close()
-            raise
-        return future.result(_ANSWER_WITHIN_S)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as exc:  # handed to the thread that waits for the start
-            self._failure = exc
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self._changes = Changes(self.clock)
-        self._endpoint = Endpoint(Account(self.settings), self.clock, self._changes)
-        self._endpoint.script.add(self._first_faults, self.clock.wall())
-        try:
-            if self._tls:
-                self._certificate = _Certificate()
-            await self._listen()
-            self._ready.set()
-            await self._stop.wait()
-        finally:
-            await self._unlisten()
-            self._changes.close()
-
-    async def _listen(self) -> None:
-        assert self._endpoint is not None
-        loop = asyncio.get_running_loop()
-        self._http1 = http1_protocol(self._endpoint.handle)
-        plain = await loop.create_server(self._http1, HOST, self._port)
-        self._port = plain.sockets[0].getsockname()[1]
-        self._listeners = [plain]
-        if self._certificate is not None:
-            secure = await loop.create_server(
-                self._by_alpn, HOST, self._tls_port, ssl=self._certificate.context
-            )
-            self._tls_port = secure.sockets[0].getsockname()[1]
-            self._listeners.append(secure)
-
-    async def _unlisten(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners = []
-        transports = [connection.transport for connection in self._http2]
-        for connection in tuple(self._http2):
-            connection.close()
-        if self._http1 is not None:
-            transports += [connection.transport for connection in self._http1.connections]
-            self._http1.pre_shutdown()
-            await self._http1.shutdown(_GRACE_S)
-            self._http1 = None
-        for transport in transports:
-            if transport is not None:
-                transport.abort()  # what a client does not take would hold it open
-        # Transports end in the loop's next rounds, and TLS takes a few.
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    def _by_alpn(self) -> asyncio.Protocol:
-        assert self._http1 is not None
-        return _AlpnSwitch(self._http1, self._new_http2)
-
-    def _new_http2(self) -> asyncio.Protocol:
-        from kinesis_ds.testing.http2 import Http2Protocol  # noqa: PLC0415  # needs the package h2
-
-        assert self._endpoint is not None
-        return Http2Protocol(self._endpoint.handle, self._http2)
-
-
-class _AlpnSwitch(asyncio.Protocol):
-    """Becomes the protocol that the client chose, once the handshake is over."""
-
-    def __init__(
-        self, http1: Callable[[], asyncio.Protocol], http2: Callable[[], asyncio.Protocol]
-    ) -> None:
-        self._http1 = http1
-        self._http2 = http2
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        chosen = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-        protocol = (self._http2 if chosen == "h2" else self._http1)()
-        cast("asyncio.Transport", transport).set_protocol(protocol)
-        protocol.connection_made(transport)
-
-
-class _Certificate:
-    """A certificate for 127.0.0.1 by an authority that lives as long as the server."""
-
-    def __init__(self) -> None:
-        import trustme  # noqa: PLC0415  # only TLS needs it
-
-        authority = trustme.CA()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.set_alpn_protocols(["h2", "http/1.1"])
-        authority.issue_cert(HOST, "localhost").configure_cert(self.context)
-        self._folder = tempfile.TemporaryDirectory(prefix="kinesis-double-")
-        self.ca_file = Path(self._folder.name) / "ca.pem"
-        authority.cert_pem.write_to_path(str(self.ca_file))
-
-    def remove(self) -> None:
-        self._folder.cleanup()
+        """The calls that came over the network."""
+        return self._thread.endpoint.journal

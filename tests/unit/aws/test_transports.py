@@ -553,8 +553,9 @@ def test_without_an_offer_auto_falls_back_and_says_so_once(
     kinesis: KinesisServer, consumer: str, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ALPN decides; who insists on HTTP/2 is told what to do."""
-    assert kinesis._certificate is not None  # the double offers both; a test takes one away
-    kinesis._certificate.context.set_alpn_protocols(["http/1.1"])
+    certificate = kinesis._thread.certificate
+    assert certificate is not None  # the double offers both; a test takes one away
+    certificate.context.set_alpn_protocols(["http/1.1"])
 
     assert uses(kinesis, consumer, "auto") == "http1"
     assert uses(kinesis, consumer, "auto") == "http1"

@@ -49,6 +49,7 @@ ACTING_IN_THE_DOUBLE = {
     for name in (
         "__init__",
         "__main__",
+        "certificate",
         "clock",
         "endpoint",
         "event_stream",
@@ -56,8 +57,10 @@ ACTING_IN_THE_DOUBLE = {
         "http",
         "http2",
         "journal",
+        "listener",
         "replay",
         "server",
+        "server_thread",
         "swallowing",
     )
 }

@@ -603,8 +603,7 @@ def test_a_failure_of_the_double_itself_is_not_overlooked(
 ) -> None:
     """Whoever stops it is told: what was tested then proves nothing."""
     server = KinesisServer().start()
-    endpoint = server._endpoint
-    assert endpoint is not None
+    endpoint = server._thread.endpoint
     monkeypatch.setattr(endpoint.account, "call", lambda *_: 1 / 0)
     client = Http1Client(server.endpoint)
     with pytest.raises(Torn):
