@@ -162,3 +162,8 @@ class NetworkLoop:
                 for task in tuple(self._tasks):
                     task.cancel()
                 await asyncio.wait(tuple(self._tasks), timeout=1)
+        # Where one of several calls made together has failed, the others may still be under way.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others, timeout=1)
