@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kinesis_ds.reader.source_stream import StreamReading
+from kinesis_ds.reader.open_stream import OpenStream
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to
@@ -162,7 +162,7 @@ def test_a_clock_that_differs_changes_nothing(serve: Serve, start_query: StartQu
     kinesis = serve(Settings())
     kinesis.put(STREAM, *numbered(1, 5))
     query = start_query(kinesis)
-    query.coordinator._clock = _Ahead(kinesis.clock, 3600)  # type: ignore[attr-defined]
+    query.coordinator._source._clock = _Ahead(kinesis.clock, 3600)  # type: ignore[attr-defined]
     query.available_now()
     assert query.data == numbered(1, 5)
 
@@ -185,7 +185,7 @@ def split_unseen(kinesis: KinesisServer, start_query: StartQuery, mode: str) -> 
     """A query that knows one shard, which has been split since: 15 records in all three."""
     kinesis.put(STREAM, *numbered(1, 5))
     query = start_query(kinesis, consumerMode=mode, shardFetchInterval="1h")
-    query.coordinator._look_up()  # type: ignore[attr-defined]
+    query.coordinator._source.streams()  # type: ignore[attr-defined]
     kinesis.split(STREAM, FIRST)
     for i, child in enumerate([s["ShardId"] for s in kinesis.shards(STREAM)][1:]):
         put_to(kinesis, child, *numbered(6 + 5 * i, 10 + 5 * i))
@@ -211,15 +211,15 @@ def test_shards_that_become_known_while_the_end_is_checked_are_read(
     """All that was known was read; the children are known a moment before the stream is asked."""
     query = split_unseen(kinesis, start_query, mode)
 
-    ask = StreamReading.knows_all_shards
+    ask = OpenStream.knows_all_shards
 
-    async def learn_and_ask(reading: StreamReading) -> bool:
-        _, discovery = reading._opened()
+    async def learn_and_ask(stream: OpenStream) -> bool:
+        discovery = stream._discovery
         while len(discovery.listed) < 3:
             discovery.poke()
             await asyncio.sleep(0.01)
-        return await ask(reading)
+        return await ask(stream)
 
-    monkeypatch.setattr(StreamReading, "knows_all_shards", learn_and_ask)
+    monkeypatch.setattr(OpenStream, "knows_all_shards", learn_and_ask)
     query.available_now()
     assert sorted(query.data, key=int) == numbered(1, 15)

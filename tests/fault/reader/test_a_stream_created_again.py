@@ -95,6 +95,33 @@ def test_with_the_users_leave_a_query_that_reads_begins_again(
     assert sorted(query.data, key=int) == numbered(1, 9)
 
 
+def test_with_the_users_leave_a_stream_begins_again_beside_one_that_has_news(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """Records of the other stream wait when it is noticed, so the next batch is planned at once."""
+    kinesis.create_stream("returns", 1)
+    kinesis.put(STREAM, *numbered(1, 3))
+    kinesis.put("returns", *numbered(101, 103))
+    query = start_query(kinesis, streamName=f"{STREAM},returns", failOnDataLoss="false")
+    query.read_until(6)
+    with kinesis.down():
+        create_again(kinesis)
+        kinesis.put(STREAM, *numbered(4, 9))
+
+    def noticed() -> bool:
+        shards = query.coordinator.statistics()["shards"]
+        return any(s["state"] == "failed" for n, s in shards.items() if n.startswith(STREAM))
+
+    def held() -> bool:
+        return bool(query.coordinator.statistics()["pool"]["used_records"])
+
+    eventually(noticed, "the new stream")
+    kinesis.put("returns", *numbered(104, 105))
+    eventually(held, "records of the other stream")
+    query.read_until(14)
+    assert sorted(query.data, key=int) == [*numbered(1, 9), *numbered(101, 105)]
+
+
 def test_a_stream_that_is_only_deleted_ends_the_query(
     kinesis: KinesisServer, start_query: StartQuery
 ) -> None:

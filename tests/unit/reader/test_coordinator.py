@@ -14,7 +14,7 @@ from kinesis_ds.plan.offsets import InitialOffset, SourceOffset, StreamOffset, e
 from kinesis_ds.plan.position import TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.plan.stream import StreamId, StreamInfo
 from kinesis_ds.reader.coordinator import Coordinator
-from kinesis_ds.reader.source_stream import StreamReading
+from kinesis_ds.reader.source_stream import SourceStream
 from kinesis_ds.reader.stream import KinesisStreamReader
 from kinesis_ds.testing import ManualClock
 from tests.support.builders import listing, shard
@@ -52,12 +52,12 @@ def test_statistics_before_anything_name_the_stream() -> None:
     assert coordinator().statistics() == {"kind": "source", "stream": "orders"}
 
 
-def reading(info: StreamInfo, *, fail_on_data_loss: bool = True) -> StreamReading:
+def looked_up(info: StreamInfo, *, fail_on_data_loss: bool = True) -> SourceStream:
     options = replace(OPTIONS, fail_on_data_loss=fail_on_data_loss)
     listed = listing(shard("p", closed=True), shard("s", "p"))
     network: Any = None
     choice = StreamChoice(StreamId("orders"))
-    return StreamReading(options, choice, info, listed, network, ManualClock())
+    return SourceStream(options, choice, info, listed, network, ManualClock())
 
 
 CREATED_AGAIN = StreamInfo("orders", "arn:orders", 6, "ACTIVE", None)
@@ -66,14 +66,14 @@ CREATED_AGAIN = StreamInfo("orders", "arn:orders", 6, "ACTIVE", None)
 def test_a_checkpoint_of_a_stream_created_again_is_refused() -> None:
     """The positions of a stream before are not continued."""
     with pytest.raises(StreamRecreatedError, match="deleted and created again"):
-        reading(CREATED_AGAIN).checked(BASE)
+        looked_up(CREATED_AGAIN).checked(BASE)
 
 
 def test_with_the_users_leave_a_stream_created_again_is_read_from_its_oldest_record(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """F22: never from now on."""
-    found = reading(CREATED_AGAIN, fail_on_data_loss=False).checked(BASE)
+    found = looked_up(CREATED_AGAIN, fail_on_data_loss=False).checked(BASE)
 
     assert found == StreamOffset("orders", "arn:orders", 6, "consumer", {"p": TRIM_HORIZON})
     assert "created again" in caplog.text
@@ -82,7 +82,7 @@ def test_with_the_users_leave_a_stream_created_again_is_read_from_its_oldest_rec
 def test_a_checkpoint_of_this_stream_is_accepted() -> None:
     """Same ARN, same creation."""
     info = StreamInfo("orders", "arn:orders", 5, "ACTIVE", None)
-    assert reading(info).checked(BASE) is BASE
+    assert looked_up(info).checked(BASE) is BASE
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_start_before_all_that_is_kept_is_the_oldest_record(
     info = StreamInfo("orders", "arn:orders", 5, "ACTIVE", None, retention_hours=24)
     start = AtTimestamp(77 * HOUR_MS)
 
-    found = reading(info).at_start("consumer", start, start.ms + ago_hours * HOUR_MS)
+    found = looked_up(info).at_start("consumer", start, start.ms + ago_hours * HOUR_MS)
     assert found.shards == expected
 
 

@@ -1,0 +1,186 @@
+"""A stream that is being read: its agent, and the discovery that gives the agent its shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_ds.agent.settings import AgentOptions
+from kinesis_ds.aws.streams import list_shards
+from kinesis_ds.plan.position import TRIM_HORIZON, precedes
+from kinesis_ds.plan.ranges import ShardRange, advance, has_news
+from kinesis_ds.plan.stream import StreamId
+from kinesis_ds.reader.discovery import Discovery
+from kinesis_ds.reader.planning import plan_stream
+from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kinesis_ds.agent.interface import Agent, Agents
+    from kinesis_ds.plan.offsets import StreamOffset
+    from kinesis_ds.plan.planned_range import PlannedRange
+    from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.reader.source_stream import SourceStream, Until
+
+
+def open_stream(
+    source: SourceStream, base: StreamOffset, agents: Agents, *, resumed: bool
+) -> OpenStream:
+    """Start reading a stream behind ``base``. Blocks until its consumer is there.
+
+    Args:
+        source: The stream.
+        base: Where it starts.
+        agents: Gives the agent that reads it.
+        resumed: True if ``base`` comes from a checkpoint: records may have expired since.
+
+    Raises:
+        KinesisConnectorError: The consumer cannot be had.
+    """
+    options, network, info = source.options, source.network, source.info
+    consumer_arn = source.consumer_arn(base.consumer)
+    discovery = Discovery(
+        info,
+        source.consumer,
+        consumer_arn,
+        source.listed,
+        base.shards,
+        options.discovery_interval_s,
+        fail_on_data_loss=options.fail_on_data_loss,
+        parents_first=options.parents_first,
+        consumer_refresh_s=options.consumer_refresh_s,
+        own_consumer=source.choice.registered is None,
+        resumed=resumed,
+        clock=source.clock,
+    )
+    agent = agents.agent(
+        AgentOptions(
+            stream=info.name,
+            stream_arn=info.arn,
+            consumer_arn=consumer_arn,
+            idle_timeout_s=options.idle_timeout_s,
+            fail_on_data_loss=options.fail_on_data_loss,
+            host=options.agent_host,
+            polling=options.polling if options.mode == "polling" else None,
+            retention_s=info.retention_hours * 3600.0,
+            deaggregate=options.deaggregate,
+            metadata=options.metadata,
+        ),
+        diagnose=lambda shard: discovery.explain(network.connection, shard),
+        changed=discovery.poke,
+    )
+
+    async def begin() -> asyncio.Task[None]:
+        return network.spawn(discovery.run(network.connection, agent), f"discovery {info.name}")
+
+    try:
+        looking = network.run(begin(), CONTROL_TIMEOUT_S, f"Starting discovery of {source.label}")
+    except BaseException:
+        agent.close()
+        raise
+    return OpenStream(source, agent, discovery, looking)
+
+
+class OpenStream:
+    """A stream that is being read since :func:`open_stream`. Close it when done.
+
+    Attributes:
+        source: The stream as it was looked up.
+        agent: Reads its shards.
+    """
+
+    def __init__(
+        self,
+        source: SourceStream,
+        agent: Agent,
+        discovery: Discovery,
+        looking: asyncio.Task[None],
+    ) -> None:
+        self.source = source
+        self.agent = agent
+        self._discovery = discovery
+        self._looking = looking
+        self._freed: StreamOffset | None = None
+
+    @property
+    def listed(self) -> ShardMap:
+        """The shards of the stream, as far as they are known by now."""
+        return self._discovery.listed
+
+    def raise_failure(self) -> None:
+        """Raise the error that ended reading, if there is one."""
+        failure = self._discovery.failure or self.agent.failure()
+        if failure is not None:
+            raise failure
+
+    def free(self, done: StreamOffset) -> None:
+        """Drop the records up to ``done`` from the buffers: Spark does not need them any more."""
+        if done.created_ms != self.source.info.created_ms or done is self._freed:
+            return
+        self.agent.free(done.shards)
+        self._freed = done
+
+    def following(self, base: StreamOffset, until: Until | None) -> StreamOffset:
+        """Return the furthest offset that may follow ``base``, and not behind ``until``."""
+        available = self.agent.available()
+        if until is not None:
+            targets = self.agent.targets(until.service_ms, until.host_ms)
+            for shard_id, target in targets.items():
+                if shard_id in available and precedes(target, available[shard_id]):
+                    available[shard_id] = target
+        parents_first = self.source.options.parents_first
+        return advance(base, available, self.listed, parents_first=parents_first)
+
+    def has_news(self, base: StreamOffset, following: StreamOffset) -> bool:
+        """Return True if a batch from ``base`` to ``following`` would do anything for the query."""
+        return base.created_ms != following.created_ms or has_news(
+            base, following, self.agent.any_records
+        )
+
+    def reached(self, base: StreamOffset, until: Until) -> bool:
+        """Return True if ``base`` has all that arrived before ``until`` in the known shards."""
+        listed, available = self.listed, self.agent.available()
+        targets = self.agent.targets(until.service_ms, until.host_ms)
+        unread = []
+        for shard_id in {*listed, *base.shards}:
+            if base.ended(shard_id):
+                continue
+            if shard_id not in available:
+                parents = listed[shard_id].parents if shard_id in listed else ()
+                # Behind a parent that goes on, everything is later still.
+                if any(p in listed and not base.ended(p) for p in parents):
+                    continue
+                return False
+            target = targets.get(shard_id)
+            if target is None:
+                return False
+            closed = shard_id in listed and listed[shard_id].closed
+            if closed and not precedes(target, available[shard_id]):
+                # All of it that arrived was in time, so its children may hold more that was. They
+                # begin at its end, which becomes known behind its last record.
+                return False
+            start = base.shards.get(shard_id, TRIM_HORIZON)
+            if precedes(start, target):
+                unread.append(ShardRange(shard_id, start, target))
+        # Only silence may lie between. What came since the offset was made is no silence.
+        return not (unread and self.agent.any_records(unread))
+
+    async def knows_all_shards(self) -> bool:
+        """Return True if Kinesis lists no unknown shard; else make discovery look soon.
+
+        On the network loop.
+        """
+        now = await list_shards(self.source.network.connection, StreamId(arn=self.source.info.arn))
+        if now.keys() <= self.listed.keys():
+            return True
+        self._discovery.poke()
+        return False
+
+    def plan(self, origin: StreamOffset, end: StreamOffset) -> list[PlannedRange]:
+        """Return the ranges of a batch. Those that the agent holds are read from it."""
+        return plan_stream(origin, end, self.listed, self.source.options, self.agent)
+
+    def close(self) -> None:
+        """Stop reading. The consumer stays registered. Idempotent."""
+        self.agent.close()
+        self.source.network.post(self._looking.cancel)
