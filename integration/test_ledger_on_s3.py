@@ -15,7 +15,7 @@ from devtools.ministack import Ministack
 from devtools.server import HOST, REGION
 from kinesis_ds.writer import ledger as ledger_module
 from kinesis_ds.writer.ledger import Ledger
-from kinesis_ds.writer.ledger_format import Entry, Written, decode_entry
+from kinesis_ds.writer.ledger_format import Entry, WrittenBatches, decode_entry
 from kinesis_ds.writer.results import ShardWrites
 
 WRITES = (ShardWrites("orders", "shardId-000000000000", "9", "10", 2, 30),)
@@ -90,7 +90,7 @@ def test_what_is_recorded_on_s3_is_written(
 ) -> None:
     """Beside Spark's own files, one object a batch, nothing else, and nothing is said."""
     with caplog.at_level(logging.INFO, "kinesis_ds"):
-        assert opened(bucket.location(scheme)).written() == Written()
+        assert opened(bucket.location(scheme)).written() == WrittenBatches()
         for n in range(3):
             bucket.put(f"offsets/{n}", b"v1\n%d" % n)
             entry = Entry("q", n, "stream orders", WRITES)
@@ -119,7 +119,7 @@ def test_a_batch_made_anew_on_s3_is_not_written(bucket: Bucket) -> None:
     opened(bucket.location("s3")).record(Entry("q", 0, "stream orders", WRITES))
     bucket.put("offsets/0", b"v1 made later")
 
-    assert opened(bucket.location("s3")).written() == Written()
+    assert opened(bucket.location("s3")).written() == WrittenBatches()
 
 
 def test_a_torn_object_is_a_warning(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_a_torn_object_is_a_warning(bucket: Bucket, caplog: pytest.LogCaptureFix
     bucket.put("offsets/0", b"v1")
     bucket.put("_kinesis_sink/0", b'{"v":1')
 
-    assert opened(bucket.location("s3")).written() == Written()
+    assert opened(bucket.location("s3")).written() == WrittenBatches()
     assert "_kinesis_sink/0 is not JSON" in caplog.text
 
 
@@ -140,7 +140,7 @@ def test_a_bucket_that_is_not_there_is_a_warning(
 
     ledger = Ledger.open(location)
     if ledger is not None:
-        assert ledger.written() == Written()
+        assert ledger.written() == WrittenBatches()
         ledger.record(Entry("q", 0, "stream orders", WRITES))
 
     assert location in caplog.text

@@ -76,7 +76,7 @@ class Aggregator:
         self._tables: list[bytes] = []
         self._pieces: list[bytes] = []
         self._first: tuple[str, str | None, int] | None = None
-        self._held = 0
+        self._window_bytes = 0
         self._first_try: float | None = None
         self._tries = 0
 
@@ -109,7 +109,7 @@ class Aggregator:
         assert self._first is not None
         key, hash_key, row = self._first
         if self.waiting == 1 and self._prefix_tag is None:
-            closed = plain(self._pieces[-2], key, hash_key, self._held, row)
+            closed = plain(self._pieces[-2], key, hash_key, self._window_bytes, row)
             closed.first_try, closed.tries = self._first_try, self._tries
         else:
             body = b"".join(self._tables) + b"".join(self._pieces)
@@ -120,7 +120,7 @@ class Aggregator:
                 size=self._size,
                 row=row,
                 rows=self.waiting,
-                held=self._held,
+                window_bytes=self._window_bytes,
                 keys=tuple(self._keys),
                 first_try=self._first_try,
                 tries=self._tries,
@@ -231,7 +231,7 @@ class Aggregator:
             self._first = (rows.keys[first], hash_key, rows.numbers[first])
             self.opened_at = now
         self._size = size
-        self._held += sum(rows.sizes[first:end])
+        self._window_bytes += sum(rows.sizes[first:end])
         self.waiting += end - first
         if rows.first_try is not None:  # they were in an aggregate that was taken apart
             earlier = self._first_try is None or rows.first_try < self._first_try
@@ -257,7 +257,7 @@ def _key_entry(key: str) -> bytes:
     return KEY_FIELD + varint(len(raw)) + raw
 
 
-def users_of(record: Record) -> list[Record]:
+def user_records(record: Record) -> list[Record]:
     """An aggregate of ours taken apart into plain records again, in order; a plain one as it is.
 
     Each has the row of its tag, or else that of the aggregate. When they were first tried, and how

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from kinesis_ds.writer.ledger_format import (
     Entry,
     EntryError,
-    Written,
+    WrittenBatches,
     decode_entry,
     encode_entry,
 )
@@ -115,7 +115,7 @@ class Ledger:
             return None
         return cls(files, root, shown)
 
-    def written(self) -> Written:
+    def written(self) -> WrittenBatches:
         """What need not be written again.
 
         Looks at the newest entry that Spark can run again, usually the newest: one listing and two
@@ -129,11 +129,12 @@ class Ledger:
             for batch_id in sorted(self._batches(self._names()), reverse=True):
                 entry = self._entry(batch_id)
                 if entry is not None:
-                    return Written(frozenset({(entry.query_id, entry.batch_id, entry.target)}))
+                    batch = (entry.query_id, entry.batch_id, entry.target)
+                    return WrittenBatches(frozenset({batch}))
         except Exception as exc:  # see the head: it must not become the query's
             self._warn("read", exc, "read")
             _rest(self._shown, began)
-        return Written()
+        return WrittenBatches()
 
     def record(self, entry: Entry) -> None:
         """Note that a batch is written, whole or not at all; then remove entries that are old.

@@ -55,7 +55,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBatches:
     """Which batches need not be written again. Small: it goes to every task."""
 
     batches: frozenset[tuple[str, int, str]] = frozenset()

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
 
 from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
 
@@ -29,7 +28,7 @@ class Record:
         size: What Kinesis counts: data and partition key, in bytes.
         row: Its row's number within the task, from 0; of an aggregate the first one's.
         rows: How many rows it stands for.
-        held: What its rows hold of the window's bytes. For a plain record its size.
+        window_bytes: What its rows hold of the window's bytes. For a plain record its size.
         keys: The partition keys of an aggregate's rows, each once; empty for a plain record.
         first_try: When it was first sent, in monotonic seconds; None before that.
         tries: How often it was sent.
@@ -43,7 +42,7 @@ class Record:
     size: int
     row: int
     rows: int = 1
-    held: int = 0
+    window_bytes: int = 0
     keys: tuple[str, ...] = ()
     first_try: float | None = None
     tries: int = 0
@@ -147,7 +146,7 @@ class Block:
         return len(self.data)
 
     @property
-    def held(self) -> int:
+    def window_bytes(self) -> int:
         """What they hold of the window's bytes."""
         return self.size
 
@@ -218,7 +217,7 @@ class Block:
         return part
 
 
-Load = Block | Record
+Item = Block | Record
 """What waits in a queue and travels in a request: some rows together, or a record by itself."""
 
 
@@ -230,69 +229,65 @@ def _cost_of(sizes: list[int], size: int) -> float:
     return sum(max(one / SHARD_BYTES_PER_S, _RECORD_COST) for one in sizes)
 
 
-class Columns(NamedTuple):
-    """The records of a request, by what PutRecords takes of each."""
-
-    data: list[bytes]
-    keys: list[str]
-    hash_keys: list[str | None] | None
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """What travels in one PutRecords call. Its length is the number of records.
 
     Attributes:
-        loads: The records, in order.
+        items: The records, in order.
         size: In bytes, as Kinesis counts.
         first_try: When the one that was first sent earliest was first sent, in monotonic seconds.
     """
 
-    loads: list[Load]
+    items: list[Item]
     size: int
     first_try: float
 
     def __len__(self) -> int:
-        return sum(map(len, self.loads))
+        return sum(map(len, self.items))
 
     @property
     def rows(self) -> int:
         """How many rows its records stand for."""
-        return sum(load.rows for load in self.loads)
+        return sum(item.rows for item in self.items)
 
     @property
-    def held(self) -> int:
+    def window_bytes(self) -> int:
         """What those hold of the window's bytes."""
-        return sum(load.held for load in self.loads)
+        return sum(item.window_bytes for item in self.items)
 
     @property
     def records(self) -> list[Record]:
         """Its records one by one."""
-        return records_of(self.loads)
+        return records_of(self.items)
 
-    def columns(self) -> Columns:
+    def columns(self) -> tuple[list[bytes], list[str], list[str | None] | None]:
+        """Return data, partition keys and explicit hash keys, each as one column.
+
+        There are no hash keys (None) where no record has one.
+        """
         data: list[bytes] = []
         keys: list[str] = []
         hash_keys: list[str | None] = []
-        for load in self.loads:
-            if isinstance(load, Block):
-                data += load.data
-                keys += load.keys
-                hash_keys += load.hash_keys or [None] * len(load)
+        for item in self.items:
+            if isinstance(item, Block):
+                data += item.data
+                keys += item.keys
+                hash_keys += item.hash_keys or [None] * len(item)
             else:
-                data.append(load.data)
-                keys.append(load.partition_key)
-                hash_keys.append(load.explicit_hash_key)
-        return Columns(data, keys, None if _all_none(hash_keys) else hash_keys)
+                data.append(item.data)
+                keys.append(item.partition_key)
+                hash_keys.append(item.explicit_hash_key)
+        return data, keys, None if _all_none(hash_keys) else hash_keys
 
     def weights(self) -> list[tuple[int, int]]:
         """Of each record how many rows it stands for, and what they hold of the window's bytes."""
         found: list[tuple[int, int]] = []
-        for load in self.loads:
-            if isinstance(load, Block):
-                found += [(1, size) for size in load.sizes]
+        for item in self.items:
+            if isinstance(item, Block):
+                found += [(1, size) for size in item.sizes]
             else:
-                found.append((load.rows, load.held))
+                found.append((item.rows, item.window_bytes))
         return found
 
 
@@ -300,9 +295,9 @@ def _all_none(values: list[str | None]) -> bool:
     return values.count(None) == len(values)
 
 
-def records_of(loads: Iterable[Load]) -> list[Record]:
+def records_of(items: Iterable[Item]) -> list[Record]:
     """Their records one by one."""
-    return [record for load in loads for record in load.records]
+    return [record for item in items for record in item.records]
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ _RECORD, _KEY, _HASH_KEY, _NEXT = (
 
 def put_records(stream: StreamId, request: Request) -> bytes:
     """The body of the call."""
-    columns = request.columns()
-    keys = _escaped(columns.keys)
-    if columns.hash_keys is not None:
+    data, partition_keys, hash_keys = request.columns()
+    keys = _escaped(partition_keys)
+    if hash_keys is not None:
         keys = [
             key if hash_key is None else b"%b%b%b" % (key, _HASH_KEY, hash_key.encode())
-            for key, hash_key in zip(keys, columns.hash_keys, strict=True)
+            for key, hash_key in zip(keys, hash_keys, strict=True)
         ]
-    entries = map(_KEY.join, zip(map(b64encode, columns.data), keys, strict=True))
+    entries = map(_KEY.join, zip(map(b64encode, data), keys, strict=True))
     target = dumps(stream.request())[1:]
     return b"".join((_RECORD, _NEXT.join(entries), b'"}],', target))
 

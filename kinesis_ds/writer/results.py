@@ -187,16 +187,17 @@ def tally(stream: str, request: Request, answers: Answers) -> list[ShardWrites]:
     found: dict[str, _Tally] = {}
     first = next(iter(answers.shards), None)
     if first is not None and answers.all_stored(0, len(answers.shards), first):
-        found[first] = _Tally(cast("list[str]", answers.numbers), request.rows, request.held)
+        numbers = cast("list[str]", answers.numbers)
+        found[first] = _Tally(numbers, request.rows, request.window_bytes)
         return _writes(stream, found)
-    for shard_id, number, (rows, held) in zip(
+    for shard_id, number, (rows, window_bytes) in zip(
         answers.shards, answers.numbers, request.weights(), strict=True
     ):
         if shard_id is not None and number is not None:
             shard = found.get(shard_id) or found.setdefault(shard_id, _Tally([]))
             shard.numbers.append(number)
             shard.rows += rows
-            shard.held += held
+            shard.window_bytes += window_bytes
     return _writes(stream, found)
 
 
@@ -204,12 +205,12 @@ def tally(stream: str, request: Request, answers: Answers) -> list[ShardWrites]:
 class _Tally:
     numbers: list[str]
     rows: int = 0
-    held: int = 0
+    window_bytes: int = 0
 
 
 def _writes(stream: str, found: dict[str, _Tally]) -> list[ShardWrites]:
     return [
-        ShardWrites(stream, shard_id, *_ends(shard.numbers), shard.rows, shard.held)
+        ShardWrites(stream, shard_id, *_ends(shard.numbers), shard.rows, shard.window_bytes)
         for shard_id, shard in found.items()
     ]
 
@@ -221,11 +222,11 @@ def _ends(numbers: list[str]) -> tuple[str, str]:
     return min(numbers, key=int), max(numbers, key=int)
 
 
-Written = dict[tuple[str, str], ShardWrites]
+WritesByShard = dict[tuple[str, str], ShardWrites]
 """What was stored, by stream and shard."""
 
 
-def merge(writes: Iterable[ShardWrites], into: Written | None = None) -> Written:
+def merge(writes: Iterable[ShardWrites], into: WritesByShard | None = None) -> WritesByShard:
     """Totals by stream and shard, whatever the order of the parts; added to ``into`` if given."""
     total = {} if into is None else into
     for new in writes:
@@ -235,7 +236,7 @@ def merge(writes: Iterable[ShardWrites], into: Written | None = None) -> Written
     return total
 
 
-def take_back(written: Written, key: tuple[str, str], rows: int, size: int) -> None:
+def take_back(written: WritesByShard, key: tuple[str, str], rows: int, size: int) -> None:
     """Some rows of what was stored in a shard do not count after all."""
     had = written[key]
     written[key] = replace(had, records=had.records - rows, bytes=had.bytes - size)

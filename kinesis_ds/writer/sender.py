@@ -1,4 +1,4 @@
-"""Sends what the lanes of one task choose: several requests at once, failed records again.
+"""Sends what the schedulers of one task choose: several requests at once, failed records again.
 
 Runs on the network loop. A request that got no answer may have been stored all the same and is sent
 again: the sink delivers at least once.
@@ -25,13 +25,13 @@ from kinesis_ds.writer.records import PackingLimits
 from kinesis_ds.writer.results import (
     Rejected,
     ShardWrites,
-    Written,
+    WritesByShard,
     classify,
     merge,
     take_back,
     tally,
 )
-from kinesis_ds.writer.scheduler import Lanes, RetriesExhausted, Settled
+from kinesis_ds.writer.scheduler import RetriesExhausted, Scheduler, Settled
 
 if TYPE_CHECKING:
     from kinesis_ds.options.write import WriteOptions
@@ -46,24 +46,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S = 30.0
-# Between two looks at the shards of a stream that was resharded, or whose shards cannot be listed.
-_LOOK_AGAIN_S = 1.0
-# A pace is looked at no more often than this.
+# Between two listings of the shards of a stream that is resharded, or cannot be listed.
+_LIST_AGAIN_S = 1.0
+# A pace is asked no more often than this.
 _TICK_S = 0.001
 
 
 class Sender:
-    """The requests of one task. Everything but the constructor runs on the network loop.
+    """Makes the requests of one task. Everything but the constructor runs on the network loop.
 
-    The first error ends the task: it goes to the window, where the task's thread meets it.
+    The first error ends the task: it goes to the window, which raises it in the task's thread.
 
     Args:
         streams: Makes the calls, each without retries of its own.
-        window: What the task has in flight. Whoever calls :meth:`add` has acquired room in it.
-        options: The query's.
-        counters: Told of each request and its outcome.
-        id_prefix: Of the rows' ids, where they are wanted.
-        uniform: Draws pauses.
+        window: Bounds what the task has in flight. The caller of :meth:`add` acquires room first.
+        options: The options of the query.
+        counters: Count each request and its outcome.
+        id_prefix: What the ids of rows begin with; None where rows get no ids.
+        uniform: Draws the pauses, as :func:`random.uniform` does.
     """
 
     def __init__(
@@ -82,54 +82,54 @@ class Sender:
         self._counters = counters
         self._id_prefix = id_prefix
         self._uniform = uniform
-        self._lanes: dict[StreamId, Lanes] = {}
+        self._schedulers: dict[StreamId, Scheduler] = {}
         self._calls: set[asyncio.Task[None]] = set()
-        self._looks: dict[StreamId, asyncio.Task[None]] = {}
+        self._listings: dict[StreamId, asyncio.Task[None]] = {}
         self._surprised: set[StreamId] = set()
-        self._wake: asyncio.TimerHandle | None = None
-        self._written: Written = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._written: WritesByShard = {}
         self._closed = False
 
     def add(self, piece: Piece) -> None:
-        """Take rows over, and send what is to be sent now."""
-        with self._telling():
-            lanes = self._lanes.get(piece.stream)
-            if lanes is None:
-                lanes = self._lanes[piece.stream] = self._open(piece.stream)
-            lanes.add(piece.block, self._now())
+        """Take rows, and send what is ready."""
+        with self._failing_the_task():
+            scheduler = self._schedulers.get(piece.stream)
+            if scheduler is None:
+                scheduler = self._schedulers[piece.stream] = self._open(piece.stream)
+            scheduler.add(piece.block, self._now())
             self._pump()
 
     def hurry(self, on: bool) -> None:
-        """The task waits for room, so that no row waits for others; or does no longer."""
-        with self._telling():
-            for lanes in self._lanes.values():
-                lanes.hurry(on)
+        """The task waits for room, so rows wait for no others (True); or it no longer does."""
+        with self._failing_the_task():
+            for scheduler in self._schedulers.values():
+                scheduler.hurry(on)
             self._pump()
 
     def flush(self) -> None:
         """No more rows come."""
-        with self._telling():
-            for lanes in self._lanes.values():
-                lanes.flush()
+        with self._failing_the_task():
+            for scheduler in self._schedulers.values():
+                scheduler.flush()
             self._pump()
 
     async def aclose(self) -> None:
-        """Cancel what is still under way and wait until it has ended. Idempotent."""
+        """Cancel what is under way, and return when it has ended. Idempotent."""
         self._closed = True
-        if self._wake is not None:
-            self._wake.cancel()
-        tasks = [*self._calls, *self._looks.values()]
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [*self._calls, *self._listings.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for lanes in self._lanes.values():
-            lanes.close()
+        for scheduler in self._schedulers.values():
+            scheduler.close()
 
     def written(self) -> tuple[ShardWrites, ...]:
-        """What was stored so far, by stream and shard."""
+        """Return what was stored so far, sorted by stream and shard."""
         return tuple(self._written[key] for key in sorted(self._written))
 
-    def _open(self, stream: StreamId) -> Lanes:
+    def _open(self, stream: StreamId) -> Scheduler:
         options, target = self._options, self._streams[stream]
         limits = PackingLimits(
             options.batch_max_records,
@@ -138,7 +138,7 @@ class Sender:
             target.record_bytes,
         )
 
-        def aggregator(alone: bool) -> Aggregator:
+        def new_aggregator(alone: bool) -> Aggregator:
             assert options.aggregation is not None
             return Aggregator(
                 options.aggregation.max_bytes,
@@ -147,47 +147,48 @@ class Sender:
                 self._id_prefix,
             )
 
-        return Lanes(
+        return Scheduler(
             limits,
             target.prediction,
             ordered=options.ordered,
             linger_s=options.linger_s,
             retry_timeout_s=options.retry_timeout_s,
             paces=target.paces,
-            aggregator=aggregator if options.aggregation is not None else None,
+            new_aggregator=new_aggregator if options.aggregation is not None else None,
             uniform=self._uniform,
         )
 
     def _pump(self) -> None:
-        """Send until nothing more may be sent, and see to it that it is tried again in time."""
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
+        """Send all that may be sent now, and set a timer for what may be sent later."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         sent = True
         while sent and not self._closed:
             sent = False
-            for stream, lanes in list(self._lanes.items()):
+            for stream, scheduler in list(self._schedulers.items()):
                 if not self._window.try_acquire_request():
-                    return  # whichever call ends next comes by here
-                with self._naming(stream):
-                    request = lanes.next_request(self._now())
+                    return  # the call that ends next comes here again
+                with self._naming_the_stream(stream):
+                    request = scheduler.next_request(self._now())
                 if request is None:
                     self._window.release(requests=1)
                     continue
                 sent = True
-                self._lanes[stream] = self._lanes.pop(stream)  # the others are next
-                self._begin(self._run(stream, lanes, request))
+                self._schedulers[stream] = self._schedulers.pop(stream)  # the others are next
+                self._begin(self._run(stream, scheduler, request))
         if self._closed:
             return
         now = self._now()
-        times = [at for lanes in self._lanes.values() if (at := lanes.wake_at(now)) is not None]
+        schedulers = self._schedulers.values()
+        times = [at for scheduler in schedulers if (at := scheduler.wake_at(now)) is not None]
         if times:
             at = max(min(times), now + _TICK_S)
-            self._wake = asyncio.get_running_loop().call_at(at, self._woken)
+            self._timer = asyncio.get_running_loop().call_at(at, self._timer_fired)
 
-    def _woken(self) -> None:
-        self._wake = None
-        with self._telling():
+    def _timer_fired(self) -> None:
+        self._timer = None
+        with self._failing_the_task():
             self._pump()
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
@@ -195,20 +196,20 @@ class Sender:
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
-    async def _run(self, stream: StreamId, lanes: Lanes, request: Request) -> None:
-        with self._telling():
+    async def _run(self, stream: StreamId, scheduler: Scheduler, request: Request) -> None:
+        with self._failing_the_task():
             try:
-                with self._naming(stream):
-                    settled = await self._call(stream, lanes, request)
+                with self._naming_the_stream(stream):
+                    settled = await self._call(stream, scheduler, request)
             finally:
                 self._window.release(requests=1)
             # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
             if self._closed:
                 return
-            self._settle(stream, lanes, settled)
+            self._settle(stream, scheduler, settled)
             self._pump()
 
-    async def _call(self, stream: StreamId, lanes: Lanes, request: Request) -> Settled:
+    async def _call(self, stream: StreamId, scheduler: Scheduler, request: Request) -> Settled:
         label = f"stream {stream.label}"
         left = request.first_try + self._options.retry_timeout_s - self._now()
         timeout = max(0.0, min(_CALL_TIMEOUT_S, left))
@@ -218,17 +219,17 @@ class Sender:
         except asyncio.TimeoutError:
             # A call that the deadline cuts short proves nothing: the reason before it stands.
             why = f"PutRecords for {label} got no answer within {timeout:.0f}s."
-            if timeout < _CALL_TIMEOUT_S and lanes.why:
-                why = lanes.why
-            return lanes.failed(request, why, throttled=False, now=self._now())
+            if timeout < _CALL_TIMEOUT_S and scheduler.why:
+                why = scheduler.why
+            return scheduler.failed(request, why, throttled=False, now=self._now())
         except KinesisConnectorError as exc:
             if not exc.retryable:
                 raise
             throttled = isinstance(exc, ThrottledError)
-            return lanes.failed(request, exc.message, throttled=throttled, now=self._now())
+            return scheduler.failed(request, exc.message, throttled=throttled, now=self._now())
         answers = classify(answer, len(request))
         self._count(stream, request, answers)
-        return lanes.settle(request, answers, self._now())
+        return scheduler.settle(request, answers, self._now())
 
     def _count(self, stream: StreamId, request: Request, answers: Answers) -> None:
         if writes := tally(stream.label, request, answers):
@@ -246,9 +247,9 @@ class Sender:
                 "Sending them again would not help.",
             )
 
-    async def _look(self, stream: StreamId, lanes: Lanes) -> None:
-        """Deal out anew what waits, once the shards are known as they are now."""
-        with self._telling():
+    async def _list_shards_again(self, stream: StreamId, scheduler: Scheduler) -> None:
+        """List the shards, again until all is where it was predicted; deal out what waits."""
+        with self._failing_the_task():
             while stream in self._surprised:
                 self._surprised.discard(stream)
                 try:
@@ -259,35 +260,35 @@ class Sender:
                     logger.debug("shards cannot be listed stream=%s: %s", stream.label, exc)
                     self._surprised.add(stream)
                 else:
-                    self._settle(stream, lanes, lanes.reshard(prediction, self._now()))
+                    self._settle(stream, scheduler, scheduler.reshard(prediction, self._now()))
                     self._pump()
                 # A reshard takes a while, and each answer in the meantime is another surprise.
-                await asyncio.sleep(_LOOK_AGAIN_S)
-        self._looks.pop(stream, None)
+                await asyncio.sleep(_LIST_AGAIN_S)
+        self._listings.pop(stream, None)
 
-    def _settle(self, stream: StreamId, lanes: Lanes, settled: Settled) -> None:
+    def _settle(self, stream: StreamId, scheduler: Scheduler, settled: Settled) -> None:
         self._counters.add_retried(settled.retried, settled.throttled)
-        for stray in settled.strays:
-            self._counters.add_misplaced(stray.rows, stray.size)
-            take_back(self._written, (stream.label, stray.shard_id), stray.rows, stray.size)
-        self._window.release(records=settled.rows, size=settled.bytes)
+        for gone in settled.misplaced:
+            self._counters.add_misplaced(gone.rows, gone.window_bytes)
+            take_back(self._written, (stream.label, gone.shard_id), gone.rows, gone.window_bytes)
+        self._window.release(records=settled.rows, size=settled.window_bytes)
         if settled.surprised:
             self._surprised.add(stream)
-            if stream not in self._looks:
-                work = self._look(stream, lanes)
-                self._looks[stream] = asyncio.get_running_loop().create_task(work)
+            if stream not in self._listings:
+                work = self._list_shards_again(stream, scheduler)
+                self._listings[stream] = asyncio.get_running_loop().create_task(work)
 
     @contextlib.contextmanager
-    def _naming(self, stream: StreamId) -> Iterator[None]:
-        """Says of which of its streams the task has records that it cannot write."""
+    def _naming_the_stream(self, stream: StreamId) -> Iterator[None]:
+        """Name the stream in the error when the retries of its records are exhausted."""
         try:
             yield
         except RetriesExhausted as exc:
             raise _exhausted(exc, stream, self._options.retry_timeout_s) from None
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Tells the task what goes wrong here, in words for the user."""
+    def _failing_the_task(self) -> Iterator[None]:
+        """Let every error here fail the task, in words for the user."""
         try:
             yield
         except KinesisConnectorError as exc:
@@ -302,7 +303,7 @@ class Sender:
             )
 
     def _fail(self, error: Exception) -> None:
-        # The task may not know for a while yet, and goes on handing rows over until then.
+        # The task meets the error later, and hands rows over until then.
         self._closed = True
         self._window.fail(error)
 

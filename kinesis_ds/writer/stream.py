@@ -15,7 +15,7 @@ from botocore.session import get_session
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.writer.ledger import Ledger
-from kinesis_ds.writer.ledger_format import Entry, Written
+from kinesis_ds.writer.ledger_format import Entry, WrittenBatches
 from kinesis_ds.writer.rows import arrow_columns, row_columns
 from kinesis_ds.writer.task import SinkCommit, TaskId, check, merge_commits, write_task
 
@@ -40,7 +40,7 @@ class KinesisStreamWriter(StreamWriterBase):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._target = ""
-        self._written = Written()
+        self._written = WrittenBatches()
         self._run_id = str(uuid.uuid4())
 
     def __repr__(self) -> str:

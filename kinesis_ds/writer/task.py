@@ -16,7 +16,7 @@ from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.wire.schema import check_sink_schema
 from kinesis_ds.writer import registry
 from kinesis_ds.writer.inflight import InFlightWindow
-from kinesis_ds.writer.results import ShardWrites, Written, merge
+from kinesis_ds.writer.results import ShardWrites, WritesByShard, merge
 from kinesis_ds.writer.rows import Rows
 from kinesis_ds.writer.sender import Sender
 
@@ -201,7 +201,7 @@ def _until_failed(items: Iterable[T], window: InFlightWindow) -> Iterator[T]:
         window.check()
 
 
-def merge_commits(messages: Iterable[Any]) -> Written:
+def merge_commits(messages: Iterable[Any]) -> WritesByShard:
     """What a batch's tasks have written. Tasks that failed have no message."""
     return merge(
         writes

@@ -31,7 +31,7 @@ from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, ManualClock, Settings
 from kinesis_ds.writer import registry
-from kinesis_ds.writer.aggregating import users_of
+from kinesis_ds.writer.aggregating import user_records
 from kinesis_ds.writer.registry import Registry
 from kinesis_ds.writer.results import ShardWrites
 from kinesis_ds.writer.stream import KinesisStreamWriter
@@ -278,7 +278,7 @@ class Sink:
         put = TargetStreams.put
 
         async def note(this: Any, stream: Any, request: Request) -> Any:
-            users = [user for record in request.records for user in users_of(record)]
+            users = [user for record in request.records for user in user_records(record)]
             self.sent.append([int(user.data[:_ID_BYTES]) for user in users])
             return await put(this, stream, request)
 

@@ -22,7 +22,7 @@ from kinesis_ds.errors import (
     ProtocolError,
 )
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, Position, parse_position
-from kinesis_ds.writer.records import Load, Request, plain
+from kinesis_ds.writer.records import Item, Request, plain
 from kinesis_ds.writer.results import Delivered, Rejected, Retry, classify, merge, tally
 from tests.support.hostile import (
     ANYTHING,
@@ -253,8 +253,8 @@ def test_nothing_counts_as_stored_but_a_result_that_says_where(text: bytes, sent
         else:
             assert isinstance(verdict.code, str)
             assert isinstance(verdict.message, str)
-    loads: list[Load] = [plain(b"", "k", None, 1, i) for i in range(sent)]
-    stored = tally("orders", Request(loads, sent, 0.0), answers)
+    items: list[Item] = [plain(b"", "k", None, 1, i) for i in range(sent)]
+    stored = tally("orders", Request(items, sent, 0.0), answers)
     totals = merge(merge(stored).values(), into=merge(stored))
     delivered = sum(isinstance(verdict, Delivered) for verdict in verdicts)
     assert sum(total.records for total in totals.values()) == 2 * delivered

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.wire.deaggregate import parse_aggregate
-from kinesis_ds.writer.aggregating import Aggregator, users_of
+from kinesis_ds.writer.aggregating import Aggregator, user_records
 from kinesis_ds.writer.records import Block, Record, plain
 from tests.support.aggregates import User, aggregate, tag_field
 from tests.support.other_reader import by_the_other_reader, tags_by_the_other_reader
@@ -93,7 +93,7 @@ def test_our_reader_gets_back_what_went_in(
         assert found.partition_keys == [r.partition_key for r in inside]
         assert found.explicit_hash_keys == [r.explicit_hash_key for r in inside]
         assert found.ids == [None if prefix is None else f"{prefix}/{r.row}" for r in inside]
-        for user, wanted in zip(users_of(record), inside, strict=True):
+        for user, wanted in zip(user_records(record), inside, strict=True):
             if prefix is None:
                 wanted.row = record.row
             assert repr(user) == repr(wanted)
@@ -112,7 +112,7 @@ def test_limits_are_kept_and_used(
     for i, (record, inside) in enumerate(parts):
         assert record.size == len(record.data) + len(record.partition_key.encode())
         assert record.size <= STREAM_LIMIT
-        assert record.held == sum(r.size for r in inside)
+        assert record.window_bytes == sum(r.size for r in inside)
         assert (record.row, record.partition_key) == (inside[0].row, inside[0].partition_key)
         if record.keys:
             assert record.size == size_of(inside, prefix)

@@ -1,4 +1,4 @@
-"""Lanes, for any rows, answers, throttles and reshards: nothing is lost, repeated or too large."""
+"""For any rows, answers, throttles and reshards: nothing is lost, repeated or too large."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.plan.shards import Shard
-from kinesis_ds.writer.aggregating import Aggregator, users_of
+from kinesis_ds.writer.aggregating import Aggregator, user_records
 from kinesis_ds.writer.prediction import Prediction, hash_key_of
 from kinesis_ds.writer.records import Block, PackingLimits, Record, Request, plain
 from kinesis_ds.writer.results import Answers, Delivered, Retry, Verdict
-from kinesis_ds.writer.scheduler import Lanes, Settled
+from kinesis_ds.writer.scheduler import Scheduler, Settled
 
 RECORD_BYTES = 400
 LINGER_S = 0.1
@@ -24,7 +24,7 @@ BROKEN = Retry("InternalFailure", "try later")
 
 
 class World:
-    """A stream that is resharded now and then, one task's lanes, and what readers find."""
+    """A stream that is resharded now and then, one task's scheduler, and what readers find."""
 
     def __init__(self, random: Random, *, ordered: bool, aggregated: bool, ids: bool) -> None:
         self.random = random
@@ -36,14 +36,14 @@ class World:
         for _ in range(random.randint(0, 3)):
             self.split()
         prefix = "query/0/0" if ids else None
-        self.lanes = Lanes(
+        self.scheduler = Scheduler(
             self.limits,
             Prediction(self.shards),
             ordered=ordered,
             linger_s=LINGER_S,
             retry_timeout_s=1e9,
             paces={},
-            aggregator=(lambda alone: Aggregator(300, 1 if alone else 4, RECORD_BYTES, prefix))
+            new_aggregator=(lambda alone: Aggregator(300, 1 if alone else 4, RECORD_BYTES, prefix))
             if aggregated
             else None,
             uniform=random.uniform,
@@ -88,13 +88,13 @@ class World:
             hash_key = str(self.random.randint(0, MAX_HASH_KEY)) if scattered else None
             self.added.append(plain(data, key, hash_key, len(data) + len(key), row))
             records.append(copy_of(self.added[-1]))
-        self.lanes.add(Block.of(records), self.now)
+        self.scheduler.add(Block.of(records), self.now)
 
     def send(self) -> bool:
-        request = self.lanes.next_request(self.now)
+        request = self.scheduler.next_request(self.now)
         if request is None:
             # Whoever sleeps until then does not wake in vain without end.
-            wake = self.lanes.wake_at(self.now)
+            wake = self.scheduler.wake_at(self.now)
             assert wake is None or wake > self.now
             return False
         assert 1 <= len(request.records) <= self.limits.request_records
@@ -113,7 +113,7 @@ class World:
         request = self.flying.pop(self.random.randrange(len(self.flying)))
         if self.random.random() < failing / 2:
             throttled = self.random.random() < 0.5
-            self.take(self.lanes.failed(request, "no answer", throttled, self.now))
+            self.take(self.scheduler.failed(request, "no answer", throttled, self.now))
             return
         verdicts: list[Verdict] = []
         for record in request.records:
@@ -123,34 +123,34 @@ class World:
             key = hash_key_of(record)
             (shard,) = [s for s in self.shards.values() if not s.closed and holds(s, key)]
             verdicts.append(Delivered(shard.shard_id, str(len(self.found))))
-            users = [user for user in users_of(record) if holds(shard, hash_key_of(user))]
+            users = [user for user in user_records(record) if holds(shard, hash_key_of(user))]
             self.found += [int(user.data.split(b":")[0]) for user in users]
-        self.take(self.lanes.settle(request, Answers.of(verdicts), self.now))
+        self.take(self.scheduler.settle(request, Answers.of(verdicts), self.now))
 
     def look(self) -> None:
-        self.take(self.lanes.reshard(Prediction(self.shards), self.now))
+        self.take(self.scheduler.reshard(Prediction(self.shards), self.now))
 
     def take(self, settled: Settled) -> None:
         self.released += settled.rows
-        self.released_bytes += settled.bytes
+        self.released_bytes += settled.window_bytes
 
     def check(self) -> None:
         """Every row is in exactly one place."""
         flying = sum(record.rows for request in self.flying for record in request.records)
-        held = self.lanes.waiting + self.lanes.unsettled + flying
+        held = self.scheduler.waiting + self.scheduler.in_unknown_shards + flying
         assert self.released + held == len(self.added)
-        assert self.lanes.empty == (held == 0)
+        assert self.scheduler.empty == (held == 0)
 
     def finish(self) -> None:
         """From here on everything is taken."""
-        self.lanes.flush()
+        self.scheduler.flush()
         self.look()
         for _ in range(20 * len(self.added) + 100):
             while self.send():
                 pass
             if self.flying:
                 self.answer(0.0)
-            elif (at := self.lanes.wake_at(self.now)) is not None:
+            elif (at := self.scheduler.wake_at(self.now)) is not None:
                 self.now = at
             self.check()
 
@@ -192,7 +192,7 @@ def play(world: World, steps: list[str]) -> None:
             world.now += world.random.choice([0.001, 0.05, 0.2, 3.0])
         elif step == "hurry":
             hurrying = not hurrying
-            world.lanes.hurry(hurrying)
+            world.scheduler.hurry(hurrying)
         elif step == "split":
             world.split()
         elif step == "merge":
@@ -218,8 +218,8 @@ def test_every_row_arrives_once_whatever_is_answered(
 
     play(world, steps)
 
-    assert world.lanes.empty
-    assert world.lanes.wake_at(world.now) is None
+    assert world.scheduler.empty
+    assert world.scheduler.wake_at(world.now) is None
     assert Counter(world.found) == Counter(range(len(world.added)))
     assert world.released == len(world.added)
     assert world.released_bytes == sum(record.size for record in world.added)

@@ -33,15 +33,17 @@ PURE_FILES = [
     "agent/remote/placement",
     "agent/remote/restarts",
     "writer/aggregating",
+    "writer/key_order",
     "writer/ledger_format",
     "writer/pacing",
     "writer/prediction",
-    "writer/queues",
-    "writer/ready",
+    "writer/readiness",
     "writer/records",
     "writer/results",
     "writer/rows",
     "writer/scheduler",
+    "writer/shard_queue",
+    "writer/waiting",
 ]
 # The double thinks in pure files too, except for these, which listen, wait and keep time.
 ACTING_IN_THE_DOUBLE = {

@@ -7,7 +7,7 @@ import pytest
 from kinesis_ds.limits import MIB
 from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.wire.deaggregate import parse_aggregate
-from kinesis_ds.writer.aggregating import Aggregator, users_of
+from kinesis_ds.writer.aggregating import Aggregator, user_records
 from kinesis_ds.writer.records import Block, Record, plain
 from tests.support.aggregates import User, aggregate, tag_field
 
@@ -51,7 +51,7 @@ def test_what_kinesis_gets_of_an_aggregate() -> None:
     assert record.partition_key == "né"
     assert record.explicit_hash_key == str(hash_of("né"))
     assert record.size == len(record.data) + len("né".encode())
-    assert (record.row, record.rows, record.held) == (4, 3, 6 + 4 + 3)
+    assert (record.row, record.rows, record.window_bytes) == (4, 3, 6 + 4 + 3)
     assert record.keys == ("né", "b")
     assert (record.first_try, record.tries) == (None, 0)
 
@@ -128,7 +128,7 @@ def test_a_large_record_goes_alone_and_in_its_turn() -> None:
 
     before, alone = aggregator.add(Block.of([large]), 0.0)
 
-    assert [u.row for u in users_of(before)] == [0, 0]  # rows are told by tags only
+    assert [u.row for u in user_records(before)] == [0, 0]  # rows are told by tags only
     assert repr(alone) == repr(large)
     assert aggregator.waiting == 0
 
@@ -144,7 +144,7 @@ def test_every_record_has_its_row_with_ids() -> None:
     )
     assert alone.data == aggregate(User("key", b"data", None, tags(12, PREFIX)))
     assert [r.size for r in (both, alone)] == [len(r.data) + 3 for r in (both, alone)]
-    assert (alone.rows, alone.held, alone.keys) == (1, 7, ("key",))
+    assert (alone.rows, alone.window_bytes, alone.keys) == (1, 7, ("key",))
 
 
 def test_an_id_costs_about_a_dozen_bytes() -> None:
@@ -188,7 +188,7 @@ def test_an_aggregate_taken_apart_is_the_records_it_was_made_of() -> None:
 
     for prefix in (None, PREFIX):
         (record,) = aggregated(*records, prefix=prefix)
-        found = users_of(record)
+        found = user_records(record)
         for user, wanted in zip(found, records, strict=True):
             if prefix is None:
                 wanted.row = 5
@@ -199,7 +199,7 @@ def test_a_plain_record_is_not_taken_apart() -> None:
     """Not even one whose data are an aggregate that somebody made."""
     record = record_of(1, aggregate(User("a", b"1"), User("b", b"2")))
 
-    assert users_of(record) == [record]
+    assert user_records(record) == [record]
 
 
 def test_taking_apart_gives_nobody_more_time() -> None:
@@ -209,7 +209,7 @@ def test_taking_apart_gives_nobody_more_time() -> None:
     (later,) = aggregated(record_of(2), record_of(3))
     later.first_try, later.tries = 9.0, 2
 
-    (again,) = aggregated(*users_of(record), *users_of(later), record_of(4))
+    (again,) = aggregated(*user_records(record), *user_records(later), record_of(4))
 
     assert (again.first_try, again.tries) == (0.0, 4)
-    assert {(u.first_try, u.tries) for u in users_of(again)} == {(0.0, 4)}
+    assert {(u.first_try, u.tries) for u in user_records(again)} == {(0.0, 4)}

@@ -20,7 +20,7 @@ from kinesis_ds.writer.ledger_format import (
     VERSION,
     Entry,
     EntryError,
-    Written,
+    WrittenBatches,
     decode_entry,
     encode_entry,
 )
@@ -171,7 +171,7 @@ def test_the_entry_that_is_shown_is_one() -> None:
     assert json.loads(encode_entry(*decode_entry(json.dumps(shown).encode()))) == shown
     for name in (*shown, *shards["shardId-000000000000"]):
         assert f"`{name}`" in page
-    assert f"The newest {KEEP} are kept" in page
+    assert f"The newest {KEEP} entries are kept" in page
     assert f"format {VERSION}." in page
 
 
@@ -204,7 +204,7 @@ def test_another_query_or_target_has_written_nothing(
 
 def test_a_task_that_does_not_know_its_batch_writes_it() -> None:
     """Spark may not say which one it is."""
-    written = Written(frozenset({(QUERY, 0, "t")}))
+    written = WrittenBatches(frozenset({(QUERY, 0, "t")}))
 
     assert not written.holds(None, 0, "t")
     assert not written.holds(QUERY, None, "t")
@@ -319,7 +319,7 @@ def test_a_ledger_that_cannot_be_read_is_empty(
 
     failing = Ledger(FailingAt(operation), str(checkpoint.root), "there")
 
-    assert failing.written() == failing.written() == Written()
+    assert failing.written() == failing.written() == WrittenBatches()
     assert len(caplog.messages) == 1
 
 
@@ -372,7 +372,7 @@ def test_a_checkpoint_that_is_not_there_is_not_made(
     """A path without a scheme may mean Spark's default file system, and not this disk."""
     opened = Ledger.open(str(tmp_path / "elsewhere"))
     assert opened is not None
-    assert opened.written() == Written()
+    assert opened.written() == WrittenBatches()
     opened.record(entry(0))
 
     assert list(tmp_path.iterdir()) == []

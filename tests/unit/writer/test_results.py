@@ -120,7 +120,7 @@ def test_an_answer_that_is_no_object_is_never_success(answer: Any) -> None:
 
 def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
     """ "9" comes before "10", whatever the order of the answers."""
-    many = Record(b"", "k", None, size=50, row=0, rows=7, held=100)
+    many = Record(b"", "k", None, size=50, row=0, rows=7, window_bytes=100)
     records = [
         *(plain(b"", "k", None, size, 0) for size in (1, 10)),
         many,

@@ -60,7 +60,7 @@ def test_size_counts_the_partition_key_in_utf8() -> None:
     (piece,) = reader().pieces([one(b"abc", "é€")])
 
     (record,) = piece.block.records
-    assert 3 + 2 + 3 == piece.block.size == record.size == record.held
+    assert 3 + 2 + 3 == piece.block.size == record.size == record.window_bytes
 
 
 def test_a_record_may_be_as_large_as_the_limit_with_its_key() -> None:

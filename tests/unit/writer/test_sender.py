@@ -17,7 +17,7 @@ from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.plan.shards import Shard
 from kinesis_ds.plan.stream import StreamId
-from kinesis_ds.writer.aggregating import users_of
+from kinesis_ds.writer.aggregating import user_records
 from kinesis_ds.writer.counters import SinkCounters
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.prediction import Prediction
@@ -456,7 +456,7 @@ def test_rows_of_an_aggregate_that_landed_elsewhere_are_sent_again() -> None:
     )
 
     assert outcome.error is None
-    assert [[u.data for u in users_of(record)] for record in kinesis.sent] == [
+    assert [[u.data for u in user_records(record)] for record in kinesis.sent] == [
         [b"a" * 9, b"b" * 9, b"c" * 9, b"d" * 9],
         [b"b" * 9, b"d" * 9],
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_ds.writer.queues import Gate
+from kinesis_ds.writer.key_order import KeyOrder
 from kinesis_ds.writer.records import Record, plain
 
 
@@ -15,7 +15,7 @@ def aggregate(keys: str) -> Record:
 
 def test_a_record_passes_when_it_is_first_in_line_for_each_of_its_keys() -> None:
     """In the order in which they came, however their keys overlap."""
-    gate = Gate()
+    gate = KeyOrder()
     ab, bc, c, d = aggregate("ab"), aggregate("bc"), aggregate("c"), aggregate("d")
 
     assert [gate.add(record) for record in (ab, bc, c, d)] == [True, False, False, True]
@@ -29,7 +29,7 @@ def test_a_record_passes_when_it_is_first_in_line_for_each_of_its_keys() -> None
 
 def test_what_takes_a_records_place_goes_before_all_that_wait_behind_it() -> None:
     """Also where several share a key: they follow each other, in their order."""
-    gate = Gate()
+    gate = KeyOrder()
     old, behind, freed = aggregate("abc"), aggregate("ab"), aggregate("c")
     gate.add(old)
     gate.add(behind)
@@ -44,7 +44,7 @@ def test_what_takes_a_records_place_goes_before_all_that_wait_behind_it() -> Non
 
 def test_what_waits_is_drained_in_the_order_of_the_lines() -> None:
     """Those that took the place of another come first; what has passed keeps its keys."""
-    gate = Gate()
+    gate = KeyOrder()
     old, behind = aggregate("ab"), aggregate("ab")
     gate.add(old)
     gate.add(behind)
