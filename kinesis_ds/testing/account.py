@@ -167,8 +167,10 @@ class Account:
         )
         return int(writing.store(self.stream_named(stream, now), entry, now))
 
-    def place_of_iterator(self, token: object) -> tuple[str | None, str | None]:
-        """Stream and shard of a shard iterator, expired or not; None for what is none."""
+    def read_by_iterator(self, token: object) -> tuple[str | None, str | None]:
+        """Return the stream and shard that a shard iterator reads, even if it has expired; None for
+        both if it is not a shard iterator.
+        """
         fields = unseal("iterator", token) if isinstance(token, str) else None
         return (None, None) if fields is None else (fields["stream"], fields["shard"])
 

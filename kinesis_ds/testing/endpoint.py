@@ -1,12 +1,10 @@
-"""From a request to its answer: the model, with the faults around it."""
+"""Answer HTTP requests: with what the account answers, and with the faults around it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
-import re
 import uuid
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
@@ -16,25 +14,25 @@ import orjson
 
 from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.event_stream import EventStreamWriter, TakenOver
+from kinesis_ds.testing.fault_script import FaultScript, StreamFaults
 from kinesis_ds.testing.faults import (
     AnswerWith,
     CallAction,
     Delay,
     Disconnect,
     FailRecords,
-    FaultScript,
     MiscountResults,
     NoAnswer,
     Refuse,
-    StreamFaults,
-    Target,
 )
-from kinesis_ds.testing.journal import Call, Journal
+from kinesis_ds.testing.journal import Journal
+from kinesis_ds.testing.received_call import TARGET_PREFIX, ReceivedCall, read_call
 from kinesis_ds.testing.swallowing import stream_of
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account
     from kinesis_ds.testing.clock import Changes, ServerClock
+    from kinesis_ds.testing.faults import Target
     from kinesis_ds.testing.http import Reply, Request
     from kinesis_ds.testing.replay import Replay
     from kinesis_ds.testing.swallowing import Swallow
@@ -42,17 +40,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _JSON = "application/x-amz-json-1.1"
-_PREFIX = "Kinesis_20131202."
-_QUIET = ("Describe", "List", "Get")
-_ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)")
+# Operations that change nothing begin with these.
+_READING = ("Describe", "List", "Get")
 
 
 class Endpoint:
-    """Answers requests. Everything runs on one loop, which owns the account.
+    """Answers requests. Use it on one loop only, which owns the account too.
 
     Attributes:
-        called: How many calls have been answered or given up.
-        session_ends: Until when each temporary access key may be used, by the wall clock.
+        account: The model of the service.
+        script: The faults still to come.
+        journal: The calls that came.
+        replays: By stream and shard, what is sent in place of the shard's records.
+        swallows: By stream, what answers PutRecords in place of the account.
+        called: How many calls were answered or given up.
+        session_ends: By access key, when it expires, in seconds since the epoch.
         crashes: Exceptions of the double itself; a test that caused one proves nothing.
     """
 
@@ -70,7 +72,7 @@ class Endpoint:
         self._changes = changes
 
     async def handle(self, request: Request, reply: Reply) -> None:
-        """Answer one request."""
+        """Answer one request. An exception of the double itself is kept in ``crashes``."""
         try:
             if self.swallows and await self._swallow(request, reply):
                 return
@@ -85,7 +87,9 @@ class Endpoint:
             self._count()
 
     async def next_call(self, ticket: int, within_s: float) -> None:
-        """Return when another call has been answered than the ``ticket`` first ones."""
+        """Wait until more calls were answered than ``ticket``, at most ``within_s`` seconds of the
+        machine's time.
+        """
         if self.called != ticket:
             return
         if self._next_call is None:
@@ -99,8 +103,10 @@ class Endpoint:
         self._next_call = None
 
     async def _swallow(self, request: Request, reply: Reply) -> bool:
-        """Answer it at wire speed, where it is one to be answered so: no faults, no journal."""
-        if request.headers.get("x-amz-target") != _PREFIX + "PutRecords":
+        """Answer PutRecords into a stream that swallows, without faults and journal; else return
+        False.
+        """
+        if request.headers.get("x-amz-target") != TARGET_PREFIX + "PutRecords":
             return False
         swallow = self.swallows.get(stream_of(request.body) or "")
         if swallow is None:
@@ -110,18 +116,18 @@ class Endpoint:
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         try:
-            operation, members = _parse(request)
+            call = read_call(request, self.account)
         except ServiceError as exc:
             await self._refuse(reply, exc)
             return
-        target = self._target(operation, members)
-        signed = _ACCESS_KEY.search(request.headers["authorization"])
-        access_key = signed[1] if signed else ""
-        note = functools.partial(self._note, target, members, access_key)
+
+        def note(outcome: str) -> None:
+            self.journal.add(call.noted(self._clock.wall(), outcome))
+
         try:
-            self._check_session(access_key)
-            actions, in_stream = self.script.on_call(target, self._clock.wall())
-            outcome = await self._act(target, members, actions, in_stream, reply, note)
+            self._check_session(call.access_key)
+            actions, in_stream = self.script.on_call(call.target, self._clock.wall())
+            outcome = await self._act(call, actions, in_stream, reply, note)
         except ServiceError as exc:
             note(exc.code)
             await self._refuse(reply, exc)
@@ -137,21 +143,20 @@ class Endpoint:
 
     async def _act(
         self,
-        target: Target,
-        members: dict[str, Any],
+        call: ReceivedCall,
         actions: list[CallAction],
         in_stream: StreamFaults,
         reply: Reply,
         note: Callable[[str], None],
     ) -> str:
-        """Answer the call; returns how it went, empty when that was noted already."""
+        """Answer a call, and return how it went; empty when that was noted already."""
         afterwards: list[CallAction] = []
         for action in actions:
             match action:
                 case Refuse():
                     raise ServiceError(action.code, action.message, action.status)
                 case AnswerWith():
-                    # Before it is answered: whoever has the answer may look for the call.
+                    # Noted before the answer: whoever has the answer may look for the call.
                     note("AnswerWith")
                     await self._answer(reply, action.status, action.body, action.content_type)
                     return ""
@@ -165,10 +170,10 @@ class Endpoint:
                     await self._changes.sleep(action.seconds)
                 case _:
                     afterwards.append(action)
-        if target.operation == "SubscribeToShard":
-            await self._subscribe(target, members, afterwards, in_stream, reply, note)
+        if call.target.operation == "SubscribeToShard":
+            await self._subscribe(call, afterwards, in_stream, reply, note)
             return ""
-        answer = self._perform(target, members, afterwards)
+        answer = self._perform(call, afterwards)
         for action in afterwards:
             match action:
                 case NoAnswer():
@@ -183,38 +188,39 @@ class Endpoint:
         await self._answer(reply, 200, orjson.dumps(answer))
         return ""
 
-    def _perform(
-        self, target: Target, members: dict[str, Any], actions: list[CallAction]
-    ) -> dict[str, Any]:
-        if (replayed := self._replayed(target, members)) is not None:
+    def _perform(self, call: ReceivedCall, actions: list[CallAction]) -> dict[str, Any]:
+        """Let a call take effect, and return its answer."""
+        if (replayed := self._replayed(call)) is not None:
             return replayed
         refused: dict[int, FailRecords] = {}
-        entries = members.get("Records")
+        entries = call.members.get("Records")
         if isinstance(entries, list):
             for action in actions:
                 if isinstance(action, FailRecords):
                     refused |= dict.fromkeys(action.strikes(len(entries)), action)
         if refused:
-            answer = self._put_the_rest(members, entries or [], refused)
+            answer = self._put_the_rest(call.members, entries or [], refused)
         else:
-            answer = self.account.call(target.operation, members, self._clock.wall())
+            now = self._clock.wall()
+            answer = self.account.call(call.target.operation, call.members, now)
         for action in actions:
             if isinstance(action, MiscountResults):
                 results = answer["Records"]
                 answer["Records"] = (results + results[:1] * max(0, action.by))[
                     : len(results) + action.by
                 ]
-        self._wake(target, answer)
+        self._wake(call.target, answer)
         return answer
 
-    def _replayed(self, target: Target, members: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The answer of a shard in wire-speed mode; None for what it does not answer itself."""
-        replay = self.replays.get((target.stream or "", target.shard or ""))
+    def _replayed(self, call: ReceivedCall) -> dict[str, Any] | None:
+        """Return the answer of a shard that is replayed; None if the account answers the call."""
+        stream, shard = call.target.stream or "", call.target.shard or ""
+        replay = self.replays.get((stream, shard))
         if replay is None:
             return None
-        if target.operation == "GetShardIterator":
-            return replay.iterator(target.stream or "", target.shard or "", members)
-        return replay.get_records(members) if target.operation == "GetRecords" else None
+        if call.target.operation == "GetShardIterator":
+            return replay.iterator(stream, shard, call.members)
+        return replay.get_records(call.members) if call.target.operation == "GetRecords" else None
 
     def _put_the_rest(
         self, members: dict[str, Any], entries: list[Any], refused: Mapping[int, FailRecords]
@@ -238,23 +244,23 @@ class Endpoint:
         }
 
     def _wake(self, target: Target, answer: Mapping[str, Any]) -> None:
+        """Wake the subscriptions for which a call may have changed something."""
         if target.operation in ("PutRecord", "PutRecords"):
             for result in answer.get("Records", [answer]):
                 if "ShardId" in result:
                     self._changes.wake((target.stream, result["ShardId"]))
-        elif not target.operation.startswith(_QUIET):
+        elif not target.operation.startswith(_READING):
             self._changes.wake_all()
 
     async def _subscribe(
         self,
-        target: Target,
-        members: dict[str, Any],
+        call: ReceivedCall,
         afterwards: list[CallAction],
         in_stream: StreamFaults,
         reply: Reply,
         note: Callable[[str], None],
     ) -> None:
-        subscription = self.account.subscribe(self._known(target, members), self._clock.wall())
+        subscription = self.account.subscribe(self._without_replay(call), self._clock.wall())
         note("+".join(type(a).__name__ for a in afterwards) or "ok")
         key = (subscription.stream_name, subscription.shard_id)
         self._changes.wake(key)  # whoever held the shard has been taken over
@@ -274,35 +280,16 @@ class Endpoint:
                 reply, subscription, in_stream, self._clock, self._changes, self.replays.get(key)
             )
             with contextlib.suppress(TakenOver):
-                await writer.run(members["StartingPosition"])
+                await writer.run(call.members["StartingPosition"])
         finally:
             subscription.close()
             self._changes.wake(key)
 
-    def _known(self, target: Target, members: dict[str, Any]) -> dict[str, Any]:
-        """A request as the account can judge it: it knows nothing of replayed records."""
-        if (target.stream or "", target.shard or "") not in self.replays:
-            return members
-        return {**members, "StartingPosition": {"Type": "TRIM_HORIZON"}}
-
-    def _target(self, operation: str, members: Mapping[str, Any]) -> Target:
-        stream, shard = members.get("StreamName"), members.get("ShardId")
-        consumer = members.get("ConsumerName")
-        for arn in (members.get("StreamARN"), members.get("ConsumerARN")):
-            if isinstance(arn, str) and ":stream/" in arn:
-                stream, _, rest = arn.partition(":stream/")[2].partition("/consumer/")
-                consumer = rest.partition(":")[0] or consumer
-        if operation == "GetRecords":
-            stream, shard = self.account.place_of_iterator(members.get("ShardIterator"))
-        return Target(operation, _text(stream), _text(shard), _text(consumer))
-
-    def _note(
-        self, target: Target, members: Mapping[str, Any], access_key: str, outcome: str
-    ) -> None:
-        entries = members.get("Records")
-        records = len(entries) if isinstance(entries, list) else int("Data" in members)
-        kept = {k: v for k, v in members.items() if k not in ("Records", "Data")}
-        self.journal.add(Call(target, kept, records, self._clock.wall(), outcome, access_key))
+    def _without_replay(self, call: ReceivedCall) -> dict[str, Any]:
+        """Return a request that the account can check: it does not know replayed records."""
+        if (call.target.stream or "", call.target.shard or "") not in self.replays:
+            return call.members
+        return {**call.members, "StartingPosition": {"Type": "TRIM_HORIZON"}}
 
     async def _refuse(self, reply: Reply, error: ServiceError) -> None:
         body = orjson.dumps({"__type": error.code, "message": error.message})
@@ -321,30 +308,3 @@ class Endpoint:
             "x-amzn-RequestId": str(uuid.uuid4()),
             "Date": formatdate(self._clock.wall(), usegmt=True),
         }
-
-
-def _parse(request: Request) -> tuple[str, dict[str, Any]]:
-    """Operation and members of a request.
-
-    Raises:
-        ServiceError: It is none.
-    """
-    operation = request.headers.get("x-amz-target", "")
-    if not operation.startswith(_PREFIX):
-        raise ServiceError("UnknownOperationException", "The X-Amz-Target header names no call.")
-    if not request.headers.get("authorization", "").startswith("AWS4-HMAC-SHA256 "):
-        # Signatures are accepted, not checked; a request without one would be refused by AWS.
-        raise ServiceError("MissingAuthenticationTokenException", "Missing Authentication Token")
-    if not request.headers.get("content-type", "").startswith("application/x-amz-json-1."):
-        raise ServiceError("SerializationException", "Only JSON 1.1 is spoken here.")
-    try:
-        members = orjson.loads(request.body or b"{}")
-    except orjson.JSONDecodeError:
-        raise ServiceError("SerializationException", "The body is not JSON.") from None
-    if not isinstance(members, dict):
-        raise ServiceError("SerializationException", "The body is no JSON object.")
-    return operation.removeprefix(_PREFIX), members
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

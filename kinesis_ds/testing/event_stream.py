@@ -21,7 +21,6 @@ from kinesis_ds.testing.faults import (
     SendBytes,
     Stall,
     StreamAction,
-    StreamFaults,
     Trickle,
 )
 from kinesis_ds.testing.subscription import End, Send, Subscription, Wait
@@ -29,6 +28,7 @@ from kinesis_ds.testing.subscription import Raise as RaiseStep
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.clock import Changes, ServerClock
+    from kinesis_ds.testing.fault_script import StreamFaults
     from kinesis_ds.testing.http import Reply
     from kinesis_ds.testing.replay import Replay
 

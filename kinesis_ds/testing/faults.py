@@ -1,7 +1,7 @@
-"""Faults as data: at which call, event, byte or time, and what happens there.
+"""Faults as data: what goes wrong, and at which call, event, byte or time. Pure.
 
-A fault is written down before the run and given to the double, which strikes it at its place. All
-of them can be stored as JSON, so that a failing run can be repeated.
+A fault is written down before the run and given to the double, which lets it strike at its place.
+Faults can be stored as JSON, so that a failing run can be repeated.
 
     Fault(Cut(byte=20), shard="shardId-000000000001", event=3)
     Fault(FailRecords("InternalFailure", every=2), operation="PutRecords", times=5)
@@ -22,7 +22,13 @@ import orjson
 
 @dataclass(frozen=True)
 class Refuse:
-    """Answer with this error; nothing is done."""
+    """Answer with an error, and do nothing.
+
+    Attributes:
+        code: The error's name, for example ``InternalFailure``.
+        message: The error's text.
+        status: The HTTP status.
+    """
 
     code: str
     message: str = ""
@@ -31,7 +37,13 @@ class Refuse:
 
 @dataclass(frozen=True)
 class AnswerWith:
-    """Answer with this body, whatever was asked; nothing is done."""
+    """Answer with this body, whatever was asked, and do nothing.
+
+    Attributes:
+        body: All bytes of the answer's body.
+        status: The HTTP status.
+        content_type: The header Content-Type.
+    """
 
     body: bytes
     status: int = 200
@@ -40,22 +52,33 @@ class AnswerWith:
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """Keep the connection and never answer. With ``performed`` the call takes effect first."""
+    """Keep the connection open and never answer.
+
+    Attributes:
+        performed: Whether the call takes effect first.
+    """
 
     performed: bool = False
 
 
 @dataclass(frozen=True)
 class Disconnect:
-    """Tear the connection instead of answering. With ``performed`` the call takes effect first."""
+    """Tear the connection instead of answering.
+
+    Attributes:
+        performed: Whether the call takes effect first.
+    """
 
     performed: bool = False
 
 
 @dataclass(frozen=True)
 class Delay:
-    """Answer this many seconds of the clock late. With ``performed`` the call takes effect at
-    once.
+    """Answer late.
+
+    Attributes:
+        seconds: How late, in seconds of the double's clock.
+        performed: Whether the call takes effect at once; else after the delay.
     """
 
     seconds: float
@@ -64,10 +87,14 @@ class Delay:
 
 @dataclass(frozen=True)
 class FailRecords:
-    """PutRecords: these entries are not stored and come back with an error code.
+    """PutRecords: do not store some entries, and answer each of them with an error code.
 
-    Which: every ``every``-th, counted from ``first`` (0 is the request's first entry), at most
-    ``count``.
+    Attributes:
+        code: The error code of these entries.
+        message: Their error text.
+        first: Index of the first entry that fails; 0 is the request's first.
+        every: From there on every so many-th entry fails.
+        count: How many fail at most; None for no limit.
     """
 
     code: str = "ProvisionedThroughputExceededException"
@@ -77,28 +104,36 @@ class FailRecords:
     count: int | None = None
 
     def strikes(self, records: int) -> list[int]:
-        """Positions of the entries that fail, of a request with so many."""
+        """Return the indexes of the entries that fail in a request with so many records."""
         return list(range(self.first, records, self.every))[: self.count]
 
 
 @dataclass(frozen=True)
 class MiscountResults:
-    """PutRecords: all is stored, and the answer has this many results too many or too few."""
+    """PutRecords: store all, and answer with the wrong number of results.
+
+    Attributes:
+        by: How many results too many; negative: too few.
+    """
 
     by: int
 
 
-# --- inside an event stream: `Fault.event` says before, or at, which event ----------------------
+# --- inside an event stream: `Fault.event` says at, or before, which event ----------------------
 
 
 @dataclass(frozen=True)
 class Stall:
-    """Send nothing more and keep the connection: half-open."""
+    """Send nothing more, and keep the connection open."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Send nothing for this many seconds of the clock, then go on."""
+    """Send nothing for a while, then go on.
+
+    Attributes:
+        seconds: How long, in seconds of the double's clock.
+    """
 
     seconds: float
 
@@ -110,9 +145,11 @@ class CloseStream:
 
 @dataclass(frozen=True)
 class Cut:
-    """Send the first ``byte`` bytes of this event's frame and tear the connection.
+    """Send the beginning of this event's frame and tear the connection.
 
-    With ``properly`` the HTTP body ends as if all had been sent.
+    Attributes:
+        byte: How many bytes of the frame are sent.
+        properly: Whether the HTTP body ends as if all had been sent.
     """
 
     byte: int = 0
@@ -121,9 +158,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Corrupt:
-    """Change the byte at this place of the event's frame (negative: from its end), and go on.
+    """Change one byte of this event's frame, and go on.
 
-    A place outside of a short frame is the byte at that end of it.
+    Attributes:
+        byte: Index of the byte; negative counts from the frame's end. If the frame is too short for
+            it, the frame's first or last byte is changed.
     """
 
     byte: int = -1
@@ -131,7 +170,12 @@ class Corrupt:
 
 @dataclass(frozen=True)
 class Raise:
-    """Send this exception instead of the event, and end the stream."""
+    """Send an exception instead of the event, and end the stream.
+
+    Attributes:
+        code: The exception's name.
+        message: Its text.
+    """
 
     code: str
     message: str = ""
@@ -139,21 +183,34 @@ class Raise:
 
 @dataclass(frozen=True)
 class SendBytes:
-    """Send these bytes before the event, for example a frame of an unknown kind."""
+    """Send some bytes before the event, for example a frame of an unknown kind.
+
+    Attributes:
+        data: The bytes.
+    """
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Send this event so many times more."""
+    """Send this event again.
+
+    Attributes:
+        times: How many more times.
+    """
 
     times: int = 1
 
 
 @dataclass(frozen=True)
 class Alter:
-    """Change members of the event: ``put`` some, ``drop`` others."""
+    """Change members of the event.
+
+    Attributes:
+        put: Members to set, with their values.
+        drop: Names of members to leave out.
+    """
 
     put: Mapping[str, Any] = field(default_factory=dict)
     drop: Sequence[str] = ()
@@ -161,14 +218,22 @@ class Alter:
 
 @dataclass(frozen=True)
 class Trickle:
-    """From this event on, send in pieces of so many bytes."""
+    """Send in small pieces from this event on.
+
+    Attributes:
+        size: Bytes of a piece.
+    """
 
     size: int = 1
 
 
 @dataclass(frozen=True)
 class OutliveTakeover:
-    """Go on sending events after another subscription has taken over, so many of them."""
+    """Go on sending events after another subscription has taken over.
+
+    Attributes:
+        events: How many more events are sent.
+    """
 
     events: int = 1
 
@@ -200,12 +265,12 @@ class Fault:
 
     Attributes:
         action: What happens.
-        operation: To calls of which operation.
-        stream, shard, consumer: And only about these, where given (names, not ARNs).
-        call: Only at the n-th of those calls, counted from 1 since the fault was given.
-        event: At the n-th event of such a subscription, counted from 1; actions inside an event
-            stream only.
-        after_s: Not before this many seconds of the clock since the fault was given.
+        operation: It happens to calls of this operation.
+        stream, shard, consumer: Where given, only to calls about these (names, not ARNs).
+        call: Only to the n-th of those calls, counted from 1 since the fault was added.
+        event: For actions inside an event stream: at the n-th event of a subscription, counted
+            from 1.
+        after_s: Not before so many seconds of the double's clock since the fault was added.
         times: How often it happens; None for always.
     """
 
@@ -227,10 +292,11 @@ class Fault:
 
     @property
     def in_stream(self) -> bool:
+        """Whether it happens inside an event stream, not to the call itself."""
         return isinstance(self.action, _IN_STREAM)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; what is left out has its default."""
+        """Return the fault as plain values; what has its default is left out."""
         what: dict[str, Any] = {"do": type(self.action).__name__}
         for name, value in dataclasses.asdict(self.action).items():
             what[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
@@ -243,10 +309,10 @@ class Fault:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Fault:
-        """The fault that :meth:`to_json` wrote, or a person.
+        """Return the fault that :meth:`to_json`, or a person, has written.
 
         Raises:
-            ValueError: It is none; says why.
+            ValueError: It is not a fault; the text says why.
         """
         where = dict(raw)
         what = where.pop("action", None)
@@ -265,10 +331,10 @@ class Fault:
 
 
 def load_faults(text: str | bytes) -> list[Fault]:
-    """Faults from a JSON list.
+    """Return the faults of a JSON list.
 
     Raises:
-        ValueError: It is no list of faults.
+        ValueError: It is not a list of faults.
     """
     parsed = orjson.loads(text)
     if not isinstance(parsed, list):
@@ -277,106 +343,20 @@ def load_faults(text: str | bytes) -> list[Fault]:
 
 
 def dump_faults(faults: Sequence[Fault]) -> str:
-    """Faults as a JSON list, readable."""
+    """Return faults as a JSON list, indented for people."""
     return orjson.dumps([f.to_json() for f in faults], option=orjson.OPT_INDENT_2).decode()
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a call is about."""
+    """What a call is about.
+
+    Attributes:
+        operation: The name of the API call.
+        stream, shard, consumer: Names, as far as the call names them.
+    """
 
     operation: str
     stream: str | None = None
     shard: str | None = None
     consumer: str | None = None
-
-
-class _Loaded:
-    """A fault in the script, and how often its place was passed."""
-
-    def __init__(self, fault: Fault, now: float) -> None:
-        self.fault = fault
-        self.since = now
-        self.calls = 0
-        self.struck = 0
-
-    def concerns(self, target: Target) -> bool:
-        fault = self.fault
-        return fault.operation == target.operation and all(
-            wanted is None or wanted == given
-            for wanted, given in (
-                (fault.stream, target.stream),
-                (fault.shard, target.shard),
-                (fault.consumer, target.consumer),
-            )
-        )
-
-    @property
-    def spent(self) -> bool:
-        return self.fault.times is not None and self.struck >= self.fault.times
-
-
-class FaultScript:
-    """The faults still to come. Pure: the caller says what happens and when."""
-
-    def __init__(self) -> None:
-        self._loaded: list[_Loaded] = []
-        self.struck: list[tuple[Fault, Target]] = []
-
-    def add(self, faults: Sequence[Fault], now: float) -> None:
-        self._loaded += [_Loaded(fault, now) for fault in faults]
-
-    def clear(self) -> None:
-        """Forget those still to come; what they do to open subscriptions ends too."""
-        for loaded in self._loaded:
-            loaded.struck = loaded.fault.times or 0
-        self._loaded.clear()
-
-    def pending(self) -> list[Fault]:
-        """Faults that may strike again."""
-        return [loaded.fault for loaded in self._loaded if not loaded.spent]
-
-    def on_call(self, target: Target, now: float) -> tuple[list[CallAction], StreamFaults]:
-        """What happens to this call itself, and what is to happen in its event stream."""
-        actions: list[CallAction] = []
-        later: list[_Loaded] = []
-        for loaded in self._loaded:
-            if not loaded.concerns(target):
-                continue
-            loaded.calls += 1
-            if loaded.spent or loaded.fault.call not in (None, loaded.calls):
-                continue
-            if loaded.fault.in_stream:
-                later.append(loaded)
-            elif now - loaded.since >= loaded.fault.after_s:
-                loaded.struck += 1
-                self.struck.append((loaded.fault, target))
-                actions.append(loaded.fault.action)  # type: ignore[arg-type]
-        self._loaded = [loaded for loaded in self._loaded if not loaded.spent or loaded in later]
-        return actions, StreamFaults(later, target, self.struck)
-
-
-class StreamFaults:
-    """The faults of one subscription."""
-
-    def __init__(
-        self, loaded: list[_Loaded], target: Target, struck: list[tuple[Fault, Target]]
-    ) -> None:
-        self._loaded = loaded
-        self._target = target
-        self._struck = struck
-
-    def at_event(self, number: int, now: float) -> list[StreamAction]:
-        """What happens at the n-th event of this subscription, counted from 1.
-
-        A fault whose time had not come at its event strikes at the first event after that.
-        """
-        found: list[StreamAction] = []
-        for loaded in self._loaded:
-            fault = loaded.fault
-            due = number == fault.event or (number > fault.event and fault.after_s > 0)
-            if due and not loaded.spent and now - loaded.since >= fault.after_s:
-                loaded.struck += 1
-                self._struck.append((fault, self._target))
-                found.append(fault.action)  # type: ignore[arg-type]
-        return found

@@ -55,7 +55,6 @@ ACTING_IN_THE_DOUBLE = {
         "clock",
         "endpoint",
         "event_stream",
-        "faults",
         "http",
         "http2",
         "journal",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_ds.testing import faults as module
+from kinesis_ds.testing.fault_script import FaultScript
 from kinesis_ds.testing.faults import (
     Alter,
     AnswerWith,
@@ -12,7 +13,6 @@ from kinesis_ds.testing.faults import (
     Delay,
     FailRecords,
     Fault,
-    FaultScript,
     NoAnswer,
     Pause,
     Refuse,

@@ -276,9 +276,9 @@ def test_iterators_fit_their_bound() -> None:
     iterator = model.ask("GetShardIterator", "s" * 128, **asked)["ShardIterator"]
 
     assert len(iterator) <= 512
-    assert model.account.place_of_iterator(iterator) == ("s" * 128, shard_id(0))
-    assert model.account.place_of_iterator("x") == (None, None)
-    assert model.account.place_of_iterator(None) == (None, None)
+    assert model.account.read_by_iterator(iterator) == ("s" * 128, shard_id(0))
+    assert model.account.read_by_iterator("x") == (None, None)
+    assert model.account.read_by_iterator(None) == (None, None)
 
 
 def test_the_end_of_a_closed_shard() -> None:
