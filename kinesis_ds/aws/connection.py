@@ -13,8 +13,6 @@ import asyncio
 import contextlib
 import functools
 import hashlib
-import os
-import ssl
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +30,9 @@ from botocore.exceptions import NoCredentialsError
 from kinesis_ds.aws import transport
 from kinesis_ds.aws.credentials import AssumedRole, models, use_own_credentials
 from kinesis_ds.aws.errors import foreign_error, service_error, translate
-from kinesis_ds.aws.http2 import Http2Pool, NoHttp2Error, Trust, trusted_by_default
+from kinesis_ds.aws.http2.connector import NoHttp2Error
+from kinesis_ds.aws.http2.pool import Http2Pool
+from kinesis_ds.aws.trust import trust_bundle, trust_for_http1, trust_for_http2
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.codecs import JSONDecodeError, dumps, loads
 from kinesis_ds.errors import ProtocolError, TransientError
@@ -168,7 +168,9 @@ class Connection:
             self._http = await self._stack.enter_async_context(
                 aiohttp.ClientSession(
                     # Each subscription holds a connection of its own for as long as it lives.
-                    connector=aiohttp.TCPConnector(limit=0, ssl=self._trusted()),
+                    connector=aiohttp.TCPConnector(
+                        limit=0, ssl=trust_for_http1(trust_bundle(self._session))
+                    ),
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
                     read_bufsize=_READ_AHEAD_BYTES,
                     auto_decompress=False,
@@ -208,22 +210,6 @@ class Connection:
                 "kinesis", endpoint_url=self._aws.endpoint, config=self._config
             )
         )
-
-    def _bundle(self) -> str | None:
-        """The certificates to trust: those that botocore trusts for the control calls."""
-        return self._session.get_config_variable("ca_bundle") or os.environ.get(
-            "REQUESTS_CA_BUNDLE"
-        )
-
-    def _trusted(self) -> ssl.SSLContext | bool:
-        bundle = self._bundle()
-        return _trusting(bundle, os.stat(bundle).st_mtime_ns) if bundle else True
-
-    def _trusted_by_http2(self) -> Trust:
-        bundle = self._bundle()
-        if not bundle:
-            return trusted_by_default()
-        return Trust(folder=bundle) if os.path.isdir(bundle) else Trust(file=bundle)
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._open = False
@@ -353,7 +339,9 @@ class Connection:
 
     def _open_http2(self, endpoint: str) -> None:
         if self._http2 is None and self._open:
-            self._http2 = Http2Pool(endpoint, self._trusted_by_http2, _is_heartbeat)
+            self._http2 = Http2Pool(
+                endpoint, trust_for_http2(trust_bundle(self._session)), _is_heartbeat
+            )
             self._stack.push_async_callback(self._http2.aclose)
 
     def _without_http2(self, pool: Http2Pool, exc: NoHttp2Error) -> None:
@@ -420,21 +408,6 @@ def _proxy_of(endpoint: str) -> dict[str, Any]:
     if not found or urllib.request.proxy_bypass(parts.hostname or ""):
         return {}
     return {"proxy": found}  # with user and password, where it has them
-
-
-@functools.lru_cache(maxsize=4)
-def _trusting(bundle: str, modified: int) -> ssl.SSLContext:
-    """What trusts a file of certificates, or a folder of them. Reading them takes 20 ms.
-
-    Args:
-        bundle: The file or folder.
-        modified: When it was changed last: another time makes another context.
-    """
-    del modified
-    folder = os.path.isdir(bundle)
-    return ssl.create_default_context(
-        cafile=None if folder else bundle, capath=bundle if folder else None
-    )
 
 
 def _is_heartbeat(chunk: bytes) -> bool:

@@ -24,9 +24,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from kinesis_ds.aws import http2
 from kinesis_ds.aws import transport as transport_choice
 from kinesis_ds.aws.connection import Connection, EventStream
+from kinesis_ds.aws.http2 import connection as http2_connection
+from kinesis_ds.aws.http2 import connector
+from kinesis_ds.aws.http2.stream import WINDOW_BYTES, Http2Stream
 from kinesis_ds.errors import (
     AccessError,
     KinesisConnectorError,
@@ -58,7 +60,7 @@ from tests.support.polling import eventually
 
 STREAM = "orders"
 # What a reader may be behind, and over HTTP/1.1 one more read of the socket.
-BEHIND = {"http1": 3 * http2.WINDOW_BYTES, "http2": http2.WINDOW_BYTES}
+BEHIND = {"http1": 3 * WINDOW_BYTES, "http2": WINDOW_BYTES}
 
 
 @pytest.fixture(params=["http1", "http2"])
@@ -415,7 +417,7 @@ def test_streams_spread_over_connections(
     kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     """A connection takes as many as it may, also of streams that are asked for all at once."""
-    monkeypatch.setattr(http2 if whose == "ours" else double_http2, "MAX_STREAMS", 2)
+    monkeypatch.setattr(http2_connection if whose == "ours" else double_http2, "MAX_STREAMS", 2)
 
     async def story(reader: Reader) -> None:
         enough = asyncio.Event()
@@ -476,7 +478,7 @@ def test_a_connection_that_went_quiet_gets_no_more_streams(
     kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be dead; those who still read on it find out by themselves."""
-    monkeypatch.setattr(http2, "_QUIET_S", -1.0)
+    monkeypatch.setattr(http2_connection, "_QUIET_S", -1.0)
 
     async def story(reader: Reader) -> None:
         async with reader.subscribe(0):
@@ -493,7 +495,7 @@ def test_an_idle_connection_is_kept_for_a_while(
     kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A subscription that ended is soon followed by the next."""
-    monkeypatch.setattr(http2, "_IDLE_S", 0.2)
+    monkeypatch.setattr(http2_connection, "_IDLE_S", 0.2)
     kinesis.add_faults(Fault(Refuse("InternalFailure", status=500), times=2))
 
     async def refused(reader: Reader) -> None:
@@ -532,7 +534,7 @@ def uses(kinesis: KinesisServer, consumer: str, transport: str) -> str:
         for _ in range(2):
             async with reader.subscribe() as stream:
                 await stream.chunks.__anext__()
-        return "http2" if isinstance(stream.chunks, http2.Http2Stream) else "http1"
+        return "http2" if isinstance(stream.chunks, Http2Stream) else "http1"
 
     return str(run(kinesis, consumer, transport, story))
 
@@ -614,7 +616,7 @@ def test_a_certificate_that_is_not_trusted_is_told(
     """Over HTTP/2 too, where the runtime keeps a failed handshake to itself for half a minute."""
     monkeypatch.delenv("AWS_CA_BUNDLE")
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    monkeypatch.setattr(http2, "_ASK_AFTER_S", 0.1)
+    monkeypatch.setattr(connector, "_ASK_PYTHON_AFTER_S", 0.1)
 
     with pytest.raises(TransientError, match="certificate verify failed"):
         uses(kinesis, consumer, transport)
@@ -624,8 +626,8 @@ def test_who_does_not_shake_hands_is_given_up(
     kinesis: KinesisServer, consumer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes connections and says nothing, to nobody."""
-    monkeypatch.setattr(http2, "_ASK_AFTER_S", 0.1)
-    monkeypatch.setattr(http2, "_CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connector, "_ASK_PYTHON_AFTER_S", 0.1)
+    monkeypatch.setattr(connector, "_CONNECT_TIMEOUT_S", 0.3)
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"https://127.0.0.1:{silent.getsockname()[1]}"

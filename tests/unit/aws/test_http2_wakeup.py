@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from kinesis_ds.aws import http2
 from kinesis_ds.aws.connection import Connection
+from kinesis_ds.aws.http2 import wakeup
+from kinesis_ds.aws.http2.stream import Http2Stream
+from kinesis_ds.aws.http2.wakeup import DelayedWakeup
 from kinesis_ds.plan.position import TRIM_HORIZON
 from kinesis_ds.testing import KinesisServer, Settings
 from tests.support.transports import aws_options
@@ -19,24 +21,27 @@ BEAT, RECORD = b"beat", b"record"
 
 
 class Streams:
-    """Streams of one connection, told by this thread what the runtime's would tell them."""
+    """Streams of one connection, given by this thread what awscrt's would give them."""
 
     def __init__(self, count: int) -> None:
         loop = asyncio.get_running_loop()
-        self.gathered = http2._Gathered(loop, lambda chunk: chunk == BEAT)
-        place = SimpleNamespace(
-            loop=loop, gathered=self.gathered, heard=lambda: None, ended=lambda stream: None
+        self.wakeup = DelayedWakeup(loop, lambda chunk: chunk == BEAT)
+        connection = SimpleNamespace(
+            loop=loop,
+            wakeup=self.wakeup,
+            note_activity=lambda: None,
+            on_ended=lambda stream: None,
         )
-        self.all = [http2.Http2Stream(place) for _ in range(count)]  # type: ignore[arg-type]
+        self.all = [Http2Stream(connection) for _ in range(count)]  # type: ignore[arg-type]
         self.woken = 0
         self._wake = loop.call_soon_threadsafe
         loop.call_soon_threadsafe = self._count  # type: ignore[method-assign]
 
-    def tell(self, chunk: bytes, stream: int = 0) -> None:
+    def receive(self, chunk: bytes, stream: int = 0) -> None:
         self.all[stream]._on_body(None, chunk)
 
     def end(self) -> None:
-        self.all[0]._tell(lambda: self.all[0]._end(None))
+        self.all[0]._deliver(lambda: self.all[0]._end(None))
 
     def _count(self, *args: Any) -> Any:
         self.woken += 1
@@ -56,7 +61,7 @@ def test_the_loop_is_woken_once_for_the_heartbeats_of_all_streams() -> None:
         for _ in range(3):
             streams.woken = 0
             for number in range(50):
-                streams.tell(BEAT, number)
+                streams.receive(BEAT, number)
             assert [await anext(stream) for stream in streams.all] == [BEAT] * 50
             assert streams.woken == 1
 
@@ -65,22 +70,22 @@ def test_the_loop_is_woken_once_for_the_heartbeats_of_all_streams() -> None:
 
 @pytest.fixture
 def for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2, "_MOMENT_S", 3600.0)
+    monkeypatch.setattr(wakeup, "_DELAY_S", 3600.0)
 
 
 @pytest.mark.usefixtures("for_ever")
 def test_a_record_does_not_wait_and_takes_along_what_came_before_it() -> None:
     async def story() -> None:
         streams = Streams(2)
-        streams.tell(BEAT)
-        streams.tell(RECORD)
+        streams.receive(BEAT)
+        streams.receive(RECORD)
         assert await anext(streams.all[0]) == BEAT + RECORD
-        streams.tell(BEAT)
-        streams.tell(RECORD, stream=1)
+        streams.receive(BEAT)
+        streams.receive(RECORD, stream=1)
         assert await anext(streams.all[1]) == RECORD
-        streams.tell(RECORD)
+        streams.receive(RECORD)
         assert await anext(streams.all[0]) == BEAT + RECORD
-        streams.gathered.close()
+        streams.wakeup.close()
 
     run(story)
 
@@ -89,22 +94,22 @@ def test_a_record_does_not_wait_and_takes_along_what_came_before_it() -> None:
 def test_the_end_of_a_stream_does_not_wait() -> None:
     async def story() -> None:
         streams = Streams(1)
-        streams.tell(BEAT)
+        streams.receive(BEAT)
         streams.end()
         assert [chunk async for chunk in streams.all[0]] == [BEAT]
-        streams.gathered.close()
+        streams.wakeup.close()
 
     run(story)
 
 
 def test_nothing_is_looked_at_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2, "_MOMENT_S", 0.01)
+    monkeypatch.setattr(wakeup, "_DELAY_S", 0.01)
 
     async def story() -> None:
         streams = Streams(1)
-        streams.tell(BEAT)
+        streams.receive(BEAT)
         await asyncio.sleep(0)
-        streams.gathered.close()
+        streams.wakeup.close()
         await asyncio.sleep(0.05)
         assert not streams.all[0]._arrived
 
@@ -114,14 +119,14 @@ def test_nothing_is_looked_at_behind_the_end(monkeypatch: pytest.MonkeyPatch) ->
 def test_heartbeats_of_a_subscription_wait_and_its_records_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waited: list[http2.Http2Stream] = []
-    add = http2._Gathered.add
+    waited: list[Http2Stream] = []
+    add = DelayedWakeup.add
 
-    def counted(gathered: http2._Gathered, stream: http2.Http2Stream) -> None:
+    def counted(delayed: DelayedWakeup, stream: Http2Stream) -> None:
         waited.append(stream)
-        add(gathered, stream)
+        add(delayed, stream)
 
-    monkeypatch.setattr(http2._Gathered, "add", counted)
+    monkeypatch.setattr(DelayedWakeup, "add", counted)
     settings = Settings(consumer_ready_s=0, heartbeat_s=0.2)
     with KinesisServer(settings, tls=True) as kinesis:
         kinesis.create_stream("orders", 1)
@@ -144,7 +149,7 @@ def test_heartbeats_of_a_subscription_wait_and_its_records_do_not(
                 while came.count(b'"Records":[]') < 3:
                     came += await anext(stream.chunks)
                 assert len(waited) >= 2
-                monkeypatch.setattr(http2, "_MOMENT_S", 3600.0)
+                monkeypatch.setattr(wakeup, "_DELAY_S", 3600.0)
                 kinesis.put("orders", b"an order")
                 while b'"PartitionKey"' not in came:
                     came += await anext(stream.chunks)
