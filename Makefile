@@ -70,7 +70,7 @@ test: setup ## Run the tests of a change: every promise once, with our double an
 	$(PYTEST_PARALLEL)
 
 test-all: setup ## Run every test but the soaks: each transport, server and seed.
-	$(PYTEST_PARALLEL) -m "not soak"
+	$(PYTEST_PARALLEL) -m "not soak" --hypothesis-profile=many
 
 test-times: setup ## Run the tests of a change and show where the time goes.
 	$(PYTEST_PARALLEL) -p devtools.run_times

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import examples  # noqa: F401  # how many Hypothesis draws
 from tests.support.environment import local_environment
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from kinesis_ds.errors import InternalError, KinesisConnectorError
+from tests.support.examples import times
 
 # Faults are rare among what is drawn, and an example costs a millisecond.
-FUZZ = settings(max_examples=3 * settings().max_examples)
+FUZZ = times(3)
 
 # --- JSON text ----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -11,6 +11,7 @@ from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, Position
 from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import records
+from tests.support.examples import times
 
 GAPS = st.integers(1, 5)
 
@@ -96,7 +97,7 @@ class BufferAgainstList(RuleBasedStateMachine):
 
 
 TestBufferAgainstList = BufferAgainstList.TestCase
-TestBufferAgainstList.settings = settings(max_examples=150, stateful_step_count=30)
+TestBufferAgainstList.settings = times(2, steps=30)
 
 LIMIT = 40
 SHARDS = ["a", "b", "c", "d"]
@@ -176,7 +177,7 @@ class PoolUnderLoad(RuleBasedStateMachine):
 
 
 TestPoolUnderLoad = PoolUnderLoad.TestCase
-TestPoolUnderLoad.settings = settings(max_examples=200, stateful_step_count=40)
+TestPoolUnderLoad.settings = times(2, steps=40)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(20, 60))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -47,6 +46,7 @@ from kinesis_ds.errors import (
 from kinesis_ds.limits import MIB
 from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import TRIM_HORIZON, After, At, AtTimestamp, Position
+from tests.support.examples import times
 
 WALL_MS = 1_700_000_000_000
 DAY_S = 24 * 3600.0
@@ -367,4 +367,4 @@ class AnyRunner(RuleBasedStateMachine):
 
 
 TestAnyRunner = AnyRunner.TestCase
-TestAnyRunner.settings = settings(max_examples=400, stateful_step_count=60)
+TestAnyRunner.settings = times(4, steps=60)

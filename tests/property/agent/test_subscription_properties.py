@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -48,6 +47,7 @@ from kinesis_ds.errors import (
     TransientError,
 )
 from kinesis_ds.plan.position import TRIM_HORIZON, After, AtTimestamp
+from tests.support.examples import times
 
 PASSING = [
     TransientError("x"),
@@ -280,4 +280,4 @@ class AnyRunner(RuleBasedStateMachine):
 
 
 TestAnyRunner = AnyRunner.TestCase
-TestAnyRunner.settings = settings(max_examples=400, stateful_step_count=60)
+TestAnyRunner.settings = times(4, steps=60)

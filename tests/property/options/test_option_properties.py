@@ -7,7 +7,7 @@ import json
 import pickle
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_ds.errors import OptionError
@@ -15,6 +15,7 @@ from kinesis_ds.options.foreign import IGNORED, REFUSED
 from kinesis_ds.options.parse import parse_read_options, parse_write_options
 from kinesis_ds.options.table import OPTIONS
 from kinesis_ds.options.times import java_time_ms, time_ms
+from tests.support.examples import times
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SECRET_NAMES = [name for option in OPTIONS if option.secret for name in option.parsers]
@@ -97,7 +98,7 @@ def check(raw: dict[str, str], kind: Any) -> None:
         assert SECRET not in said
 
 
-@settings(max_examples=400)
+@times(4)
 @given(raw=OPTIONS_TYPED, kind=KINDS, is_named=st.booleans())
 @example(raw={"initialPosition": '{"a":' * 50_000}, kind=None, is_named=True)
 @example(raw={"initialPosition": "[" * 50_000}, kind=None, is_named=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -15,6 +14,7 @@ from kinesis_ds.plan.shards import Shard, held_back
 from kinesis_ds.plan.start import Latest, first_positions
 from kinesis_ds.plan.stream import StreamInfo
 from kinesis_ds.reader.discovery import Discovery
+from tests.support.examples import times
 
 INFO = StreamInfo("orders", "arn:orders", 1, "ACTIVE", None)
 PINNED_MS = 77
@@ -260,4 +260,4 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=200, stateful_step_count=40)
+TestWorld.settings = times(2, steps=40)

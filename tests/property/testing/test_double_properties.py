@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.subscription import End, Send, Subscription, Wait
+from tests.support.examples import times
 from tests.support.model import Model, entry, is_open, tiles
 
 KEYS = [0, 1, 2**125, 2**126, 2**127 - 1, 2**127, 2**127 + 2**126, MAX_HASH_KEY]
@@ -277,4 +277,4 @@ def _covered(shards: list[dict[str, Any]]) -> tuple[int, int, int]:
 
 
 TestDouble = World.TestCase
-TestDouble.settings = settings(max_examples=100, stateful_step_count=40)
+TestDouble.settings = times(1, steps=40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_ds.writer.inflight import InFlightWindow
@@ -14,7 +14,6 @@ DEADLINE_S = 20.0
 REQUESTS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 150)), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     work=st.lists(REQUESTS, min_size=1, max_size=3),
     bounds=st.tuples(st.integers(1, 20), st.integers(1, 200), st.integers(1, 4)),
