@@ -1,4 +1,4 @@
-"""Without orjson, pybase64 and zlib-ng the standard library does their work, and says the same."""
+"""The standard library replaces orjson, pybase64 and zlib-ng, with the same results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOADS = [codecs.loads, plain_loads]
 
 
 def test_the_fast_ones_are_used_here() -> None:
-    """Or these tests compare something with itself."""
+    """Otherwise these tests would compare the standard library with itself."""
     assert codecs.loads is not plain_loads
     assert codecs.b64decode is not plain_b64decode
     assert codecs.crc32 is not zlib.crc32
@@ -48,7 +48,7 @@ def test_either_reads_what_the_other_wrote(value: object) -> None:
     ids=["NaN", "infinite", "no UTF-8", "nothing", "deep", "half"],
 )
 def test_both_refuse_with_the_same_error(loads: Any, text: bytes) -> None:
-    """Callers look for one kind only."""
+    """Callers catch only one type of error."""
     with pytest.raises(JSONDecodeError):
         loads(text)
 
@@ -80,7 +80,7 @@ def test_base64_there_and_back(data: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["A", "AA=A", "A\nAA", "A A=", "ÄAAA", "AAAA=", "===="])
 def test_both_refuse_what_is_no_base64(text: str) -> None:
-    """Nothing is passed over in data."""
+    """No character of the data is skipped."""
     for decode in (codecs.b64decode, plain_b64decode):
         with pytest.raises(ValueError):
             decode(text, None, True)
@@ -88,12 +88,12 @@ def test_both_refuse_what_is_no_base64(text: str) -> None:
 
 @given(st.binary(max_size=300))
 def test_both_sums_are_the_same(data: bytes) -> None:
-    """Of views too, and of nothing."""
+    """Views and empty data give the same CRC, too."""
     assert codecs.crc32(memoryview(data)) == zlib.crc32(data)
 
 
 def test_events_are_read_without_either() -> None:
-    """Nothing else asks for the packages."""
+    """No other module imports these packages."""
     program = """
 import sys
 sys.modules.update(orjson=None, pybase64=None, numpy=None, zlib_ng=None)

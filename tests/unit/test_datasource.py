@@ -1,4 +1,4 @@
-"""What ``format("kinesis")`` is asked for and does not do."""
+"""Requests to ``format("kinesis")`` that are refused when a query is built."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SCHEMA = StructType().add("data", BinaryType())
 
 
 def test_a_stream_is_not_overwritten() -> None:
-    """Before anything is looked up or written, with what there is instead."""
+    """The error comes before anything is looked up or written, and says what to do instead."""
     source = KinesisDataSource({"streamName": "orders"})
     with pytest.raises(OptionError, match=r"only ever added to.*mode\(.append.\)"):
         source.writer(SCHEMA, overwrite=True)
 
 
 def test_a_batch_write_is_checked_when_it_is_built() -> None:
-    """Options and columns, as of a query."""
+    """Options and columns are checked as in a streaming query."""
     with pytest.raises(OptionError, match="did you mean streamName"):
         KinesisDataSource({"streamNam": "orders"}).writer(SCHEMA, overwrite=False)

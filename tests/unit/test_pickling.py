@@ -1,4 +1,4 @@
-"""What crosses a process boundary survives it, and shows no secret on the way."""
+"""Objects that cross a process boundary are unchanged after it and show no secret."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ERRORS = [
 
 
 def stimuli() -> list[object]:
-    """One of each message between the machine and its runner."""
+    """Return one of each message between the machine and its runner."""
     values = {
         "generation": 1,
         "error": errors.TransientError("x"),
@@ -101,7 +101,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: type(v).__name__)
 def test_a_value_survives_pickling_and_shows_no_secret(value: object) -> None:
-    """Equal after the journey, in every protocol, and its ``repr`` may be logged."""
+    """It is equal after pickling in every protocol, and its ``repr`` may be logged."""
     if isinstance(value, WITH_ERRORS):
         value = dataclasses.replace(value, error=None)  # type: ignore[arg-type]
 
@@ -117,14 +117,14 @@ def test_a_value_survives_pickling_and_shows_no_secret(value: object) -> None:
     "value", [v for v in VALUES if dataclasses.is_dataclass(v)], ids=lambda v: type(v).__name__
 )
 def test_values_are_frozen(value: object) -> None:
-    """Nothing that is handed over can change behind the other's back."""
+    """An object that was passed on cannot be changed by the sender."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         object.__getattribute__(value, "__setattr__")("anything", 1)
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda k: k.__name__)
 def test_an_error_survives_pickling_and_copying(kind: type[errors.KinesisConnectorError]) -> None:
-    """Message, remedy, code and class reach the driver; a copy can be raised a second time."""
+    """Message, remedy, code and class reach the driver, and a copy can be raised again."""
     error = kind("what happened", "What to do.")
     error.code = "SomeException"
 
@@ -140,13 +140,13 @@ def test_an_error_survives_pickling_and_copying(kind: type[errors.KinesisConnect
 
 
 def test_every_error_has_a_condition_of_its_own() -> None:
-    """What users search for leads to one class."""
+    """A condition that users search for belongs to one class."""
     assert len({kind.condition for kind in ERRORS}) == len(ERRORS)
     assert str(errors.AgentError("no remedy")) == "[KINESIS_AGENT] no remedy"
 
 
 def test_a_partition_carries_its_range() -> None:
-    """The task gets what the driver planned, and Spark's log gets no token."""
+    """The task gets the range that the driver planned, and Spark's log gets no token."""
     partition = RangePartition(PLANNED)
     again = pickle.loads(pickle.dumps(partition))  # noqa: S301
 
@@ -156,7 +156,7 @@ def test_a_partition_carries_its_range() -> None:
 
 
 def test_a_reader_travels_without_what_it_runs() -> None:
-    """A copy in a task has the options, and neither coordinator nor connections."""
+    """A copy in a task has the options, but no coordinator and no connections."""
     reader = KinesisStreamReader(parse_read_options(RAW))
     again = pickle.loads(pickle.dumps(reader))  # noqa: S301
 

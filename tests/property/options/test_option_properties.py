@@ -1,4 +1,4 @@
-"""Options, whatever is typed, are taken or refused with an ``OptionError``, and nothing else."""
+"""Any options are either accepted or refused with an ``OptionError``."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def check(raw: dict[str, str], kind: Any) -> None:
 def test_whatever_is_typed_is_taken_or_refused(
     raw: dict[str, str], kind: Any, *, is_named: bool
 ) -> None:
-    """And what is taken goes to the tasks as it is."""
+    """Accepted options can be pickled, and reach the tasks unchanged."""
     check({"streamName": "orders", **raw} if is_named else raw, kind)
 
 
@@ -125,13 +125,13 @@ def test_whatever_is_typed_is_taken_or_refused(
 def test_a_secret_is_in_no_error_and_no_repr(
     secrets: dict[str, str], others: dict[str, str], kind: Any
 ) -> None:
-    """Whatever else is wrong."""
+    """It is not shown, whatever else is wrong."""
     check({"streamName": "orders", **others, **secrets}, kind)
 
 
 @given(st.integers(100_000_000, 99_999_999_999), st.integers(0, 999))
 def test_a_number_of_seconds_and_of_milliseconds_are_the_same_moment(seconds: int, ms: int) -> None:
-    """Which of the two it is, its digits say."""
+    """The number of digits decides which of the two it is."""
     assert time_ms(f"{seconds}.{ms:03}") == time_ms(f"{seconds}{ms:03}") == seconds * 1000 + ms
 
 
@@ -152,6 +152,6 @@ def test_a_time_is_the_same_in_iso_and_in_a_java_format(moment: Any, zone: Any) 
 
 @given(st.text(max_size=40), st.text(max_size=20) | st.from_regex(r"[yMdHhmsSazZXE':./ -]{1,30}"))
 def test_any_format_reads_a_time_or_says_why_not(text: str, pattern: str) -> None:
-    """Never anything but ``ValueError``."""
+    """No other error than ``ValueError`` is raised."""
     with contextlib.suppress(ValueError):
         assert java_time_ms(text, pattern) >= 0

@@ -1,8 +1,7 @@
-"""Events that nobody should have sent end in a ProtocolError: never in another error, or in a
-record that was not there.
+"""Malformed events end in a ProtocolError, never in another error or in a wrong record.
 
-What a record of the stream comes to is said in one place, ``rows_of``: one row, or as many as were
-put into it.
+The expected rows of a record of the stream come from ``rows_of``: one row, or as many as were
+aggregated into it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ POSITIONS = st.one_of(
 
 
 def assert_true(payload: bytes, position: Position) -> None:
-    """Decode an event; whatever comes out must be what another reader finds in it."""
+    """Decode an event, and compare the result with that of another reader."""
     try:
         decoded = decode_event(payload, position)
     except ProtocolError as exc:
@@ -75,21 +74,21 @@ def assert_dropped_rightly(dropped: list[dict[str, Any]], rows: list[Row], at: P
 @FUZZ
 @given(EVENT_TEXTS, POSITIONS)
 def test_an_event_with_one_wrong_member_anywhere(payload: bytes, position: Position) -> None:
-    """Wrong types and missing members, huge, deep, doubled and broken ones."""
+    """Members of wrong types, missing, huge, deep, repeated and broken ones."""
     assert_true(payload, position)
 
 
 @FUZZ
 @given(damaged(EVENT_TEXTS), POSITIONS)
 def test_an_event_whose_text_had_an_accident(payload: bytes, position: Position) -> None:
-    """Wherever it is cut, and whatever is put in: some of it is still JSON."""
+    """The text is cut anywhere or changed anywhere: some of it is still JSON."""
     assert_true(payload, position)
 
 
 @FUZZ
 @given(ANYTHING, POSITIONS)
 def test_a_payload_of_any_json(payload: bytes, position: Position) -> None:
-    """An event, its records and one record may be anything."""
+    """The event, its records and single records are any JSON."""
     for text in (
         payload,
         members([("Records", payload)]),
@@ -106,7 +105,7 @@ ALPHABETS = st.sampled_from(
 @FUZZ
 @given(st.binary(max_size=30), ALPHABETS, st.integers(0, 50), st.integers(0, 2))
 def test_base64_is_exact_or_refused(data: bytes, odd: str, at: int, width: int) -> None:
-    """Nothing is passed over, completed or translated on the way to the bytes."""
+    """Nothing is skipped, completed or translated while base64 is decoded."""
     text = base64.b64encode(data).decode()
     odd_text = text[:at] + odd + text[at + width :]
     item = {**record(1), "Data": odd_text}
@@ -122,7 +121,7 @@ def test_base64_is_exact_or_refused(data: bytes, odd: str, at: int, width: int) 
 @FUZZ
 @given(st.binary(min_size=1, max_size=30))
 def test_base64_in_the_wrong_alphabet_or_without_padding_is_refused(data: bytes) -> None:
-    """Other writers' habits are not Kinesis'."""
+    """Other variants of base64 are refused."""
     right = base64.b64encode(data).decode()
     for other in (base64.urlsafe_b64encode(data).decode(), right.rstrip("="), right + "\n"):
         if other != right:

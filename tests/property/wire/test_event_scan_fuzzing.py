@@ -1,4 +1,4 @@
-"""Events cut into columns are what a JSON parser finds in them, whatever stands in them."""
+"""A scan finds in an event what a JSON parser finds, whatever the event contains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS = ["1.700000000123E9", "1700000000.25", "1700000001", "1.7e9", "17e8", "
 
 @pytest.fixture(autouse=True, scope="module")
 def few_are_enough() -> Iterator[None]:
-    """Events of two records, too, are worth columns."""
+    """Let the scan accept events of two records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_scan, "MIN_RECORDS", 2)
         patch.setattr(event_scan, "_MAX_QUOTES", 14)
@@ -37,7 +37,7 @@ def few_are_enough() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Written:
-    """How a server writes its events: all records alike."""
+    """The form in which a server writes its events: the same for all records."""
 
     names: tuple[str, ...]
     comma: bytes
@@ -63,7 +63,7 @@ WAYS = st.builds(
 
 @st.composite
 def written_alike(draw: st.DrawFn, *, spoilt: bool) -> bytes:
-    """An event whose records are all of one form; ``spoilt`` in one place."""
+    """Draw an event whose records all have the same form; ``spoilt`` damages one place."""
     way = draw(WAYS)
     numbers = sorted(draw(st.lists(st.integers(100, 110), min_size=3, max_size=7)))
     constant = {
@@ -102,7 +102,7 @@ def written_alike(draw: st.DrawFn, *, spoilt: bool) -> bytes:
 
 
 def outcome(payload: bytes, position: Position, decoding: Decoding) -> object:
-    """What comes of an event, as something to compare."""
+    """Return the result of decoding an event in a form that can be compared."""
     try:
         event = decode_event(payload, position, decoding)
     except ProtocolError as exc:
@@ -127,27 +127,27 @@ def assert_alike(payload: bytes, position: Position, decoding: Decoding) -> None
 @FUZZ
 @given(written_alike(spoilt=False), POSITIONS, DECODINGS)
 def test_what_is_cut_is_what_is_parsed(payload: bytes, at: Position, decoding: Decoding) -> None:
-    """Any order of the members, any spacing, null keys, odd characters in keys."""
+    """Members in any order, any spacing, null keys, unusual characters in keys."""
     assert_alike(payload, at, decoding)
 
 
 @FUZZ
 @given(written_alike(spoilt=True), POSITIONS, DECODINGS)
 def test_one_record_with_anything_in_it(payload: bytes, at: Position, decoding: Decoding) -> None:
-    """A record that is not like the others never passes for one that is."""
+    """A record of another form is never taken for one of the same form."""
     assert_alike(payload, at, decoding)
 
 
 @FUZZ
 @given(damaged(written_alike(spoilt=False)), POSITIONS, DECODINGS)
 def test_damaged_bytes(payload: bytes, at: Position, decoding: Decoding) -> None:
-    """Bytes changed, lost, doubled: the same answer, or the same refusal."""
+    """Changed, lost and repeated bytes: both ways give the same result or the same refusal."""
     assert_alike(payload, at, decoding)
 
 
 @given(written_alike(spoilt=False), st.binary(max_size=30))
 def test_a_view_into_a_larger_buffer(payload: bytes, before: bytes) -> None:
-    """Events lie inside of messages."""
+    """The payload of an event is a view into its message."""
     view = memoryview(before + payload + b'"}]')[len(before) : len(before) + len(payload)]
     whole, part = scan_event(payload), scan_event(view)
     assert (whole is None) == (part is None)

@@ -1,5 +1,6 @@
-"""Bytes of a stream that nobody should have sent: a ProtocolError, and no message that was not
-sent. No length takes memory, and no way of cutting takes more than its share of time.
+"""Malformed frames end in a ProtocolError, and no message comes out that was not sent.
+
+No length in a frame reserves memory, and no size of chunks makes the parser slower than linear.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LENGTHS = st.one_of(
 
 
 def checked(chunks: list[bytes]) -> list[Message]:
-    """The messages that come out whole, until the stream is refused."""
+    """Return the messages that are complete and pass their check, until the stream is refused."""
     parser = MessageParser(1 << 16)
     found: list[Message] = []
     fed = 0
@@ -56,7 +57,7 @@ def checked(chunks: list[bytes]) -> list[Message]:
 @FUZZ
 @given(st.data())
 def test_whatever_happens_to_a_stream_what_passes_was_sent(data: st.DataObject) -> None:
-    """Bits turned, pieces lost, moved, repeated or foreign, in chunks of any size."""
+    """Bits are flipped, pieces lost, moved, repeated or inserted; chunks have any size."""
     sent = data.draw(STREAMS)
     stream = data.draw(damaged(st.just(b"".join(sent))))
 
@@ -67,7 +68,7 @@ def test_whatever_happens_to_a_stream_what_passes_was_sent(data: st.DataObject) 
 @FUZZ
 @given(st.data())
 def test_in_front_of_the_first_accident_nothing_is_lost(data: st.DataObject) -> None:
-    """What was sent whole comes out, in order, whatever is behind it."""
+    """All messages before the first damage come out, in order."""
     sent = data.draw(STREAMS)
     stream = b"".join(sent) + data.draw(damaged(FRAMES))
 
@@ -77,7 +78,7 @@ def test_in_front_of_the_first_accident_nothing_is_lost(data: st.DataObject) -> 
 @FUZZ
 @given(LENGTHS, LENGTHS, st.binary(max_size=20))
 def test_a_length_alone_takes_no_memory(total: int, headers: int, rest: bytes) -> None:
-    """A prelude with a right checksum is refused, or waited behind: room is made by bytes only."""
+    """A prelude with a right checksum reserves no memory, whatever its length says."""
     lengths = struct.pack(">II", total, headers)
     parser = MessageParser()
     tracemalloc.start()
@@ -95,7 +96,7 @@ def test_a_length_alone_takes_no_memory(total: int, headers: int, rest: bytes) -
 
 
 def headers_of(block: bytes) -> dict[str, str] | None:
-    """The text headers of a block by another way of reading; None where it does not add up."""
+    """Read the text headers of a block in another way; None where the block is malformed."""
     sizes = dict(zip(range(10), [0, 0, 1, 2, 4, 8, None, None, 8, 16], strict=True))
     found = {}
     while block:
@@ -137,7 +138,7 @@ BLOCKS = st.lists(HEADERS, max_size=4).map(b"".join)
 @FUZZ
 @given(BLOCKS | damaged(BLOCKS), st.binary(max_size=3) | st.binary(min_size=20, max_size=40))
 def test_headers_are_read_as_they_are_or_refused(block: bytes, payload: bytes) -> None:
-    """Never out of their own block, whatever lengths it gives; the checksums are right."""
+    """Headers are never read past their block, whatever lengths it gives. Checksums are right."""
     parser = MessageParser()
     parser.feed(frame(payload, block))
     message = parser.take()
@@ -154,7 +155,7 @@ def test_headers_are_read_as_they_are_or_refused(block: bytes, payload: bytes) -
 
 
 class CountedChecksums:
-    """Stands for the sum of the codecs, and counts the bytes that were summed."""
+    """Replaces the CRC of the codecs, and counts the bytes that it is computed over."""
 
     def __init__(self) -> None:
         self.bytes = self.calls = 0
@@ -169,7 +170,7 @@ class CountedChecksums:
 def test_work_grows_with_the_bytes_however_small_the_chunks(
     payload: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One byte at a time: twice the bytes are twice the work, nothing is kept."""
+    """One byte at a time: twice the bytes cost twice the work, and nothing is kept."""
     work = []
     for size in (75_000, 150_000):
         counted = CountedChecksums()

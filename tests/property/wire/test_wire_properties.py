@@ -1,4 +1,4 @@
-"""Frames and events: any chunking, any damage, any bytes."""
+"""Frames and events with any chunks, any damage and any bytes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parse(chunks: list[bytes]) -> tuple[list[Message], int]:
 def test_messages_survive_any_chunking(
     frames: list[bytes], tail: bytes, data: st.DataObject
 ) -> None:
-    """The messages are those that were sent, and the rest of an unfinished one is still pending."""
+    """The messages are those that were sent, and the bytes of an unfinished one are pending."""
     stream = b"".join(frames) + tail
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
@@ -85,7 +85,7 @@ def test_messages_survive_any_chunking(
 def test_a_corrupted_byte_never_passes_as_another_message(
     frames: list[bytes], data: st.DataObject
 ) -> None:
-    """One byte is changed: whatever still passes its check was sent."""
+    """One byte is changed: a message that still passes its check was sent."""
     stream = bytearray(b"".join(frames))
     at = data.draw(st.integers(0, len(stream) - 1))
     stream[at] ^= data.draw(st.integers(1, 255))
@@ -116,7 +116,7 @@ def test_arbitrary_bytes_are_refused_or_waited_for(chunks: list[bytes]) -> None:
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_arbitrary_headers_are_read_or_refused(headers: bytes, payload: bytes) -> None:
-    """Headers of any bytes, correctly framed, end in texts or in a ProtocolError."""
+    """Headers of any bytes in a correct frame give texts or a ProtocolError."""
     (message,) = parse([frame(payload, headers)])[0]
     message.check()
     try:
@@ -151,7 +151,7 @@ def test_arbitrary_bytes_are_no_event(payload: bytes, position: Any) -> None:
 def test_an_event_with_anything_in_it_is_decoded_or_refused(
     raw: dict[str, Any], position: Any
 ) -> None:
-    """Every member may be missing or anything at all."""
+    """Every member may be missing or have any value."""
     try:
         decoded = decode_event(orjson.dumps(raw), position)
     except ProtocolError:
@@ -172,7 +172,7 @@ def test_an_event_with_anything_in_it_is_decoded_or_refused(
 def test_after_keeps_exactly_what_is_greater(
     numbers: list[int], after: int, zeros: list[int]
 ) -> None:
-    """Also when some of the numbers are padded, as some servers do."""
+    """This also holds if some numbers are padded with zeros, as on some servers."""
     padding = [*zeros, *[0] * len(numbers)]
     items = [record("0" * pad + str(n)) for n, pad in zip(numbers, padding, strict=False)]
     decoded = decode_records(items, After(str(after)))
@@ -185,7 +185,7 @@ def test_after_keeps_exactly_what_is_greater(
     st.integers(0, 2 * 10**12),
 )
 def test_at_timestamp_keeps_from_the_first_in_time(arrivals: list[int], wanted: int) -> None:
-    """Milliseconds survive their way through floating-point seconds."""
+    """Milliseconds are exact although times are sent as floating-point seconds."""
     items = [record(n, arrived_s=ms / 1000) for n, ms in enumerate(arrivals)]
     decoded = decode_records(items, AtTimestamp(wanted))
     first = next((n for n, ms in enumerate(arrivals) if ms >= wanted), None)

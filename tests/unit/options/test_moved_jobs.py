@@ -23,7 +23,7 @@ ENDPOINT = "http://127.0.0.1:4566"
 
 
 def as_typed(*options: dict[str, Any]) -> dict[str, str]:
-    """As Spark passes options on."""
+    """Return options as Spark passes them on."""
     merged: dict[str, Any] = {}
     for more in options:
         merged |= more
@@ -41,7 +41,7 @@ def read(**options: str) -> ReadOptions:
 
 
 def test_the_source_of_a_job_for_awslabs() -> None:
-    """What means something here arrives, and the rest is accounted for."""
+    """Options that mean something here are used, and all others are named in the log."""
     found = parse_read_options(
         as_typed(
             job_for_awslabs.SOURCE,
@@ -65,7 +65,7 @@ def test_the_source_of_a_job_for_awslabs() -> None:
 
 
 def test_the_sink_of_a_job_for_awslabs() -> None:
-    """The time that a record may take is theirs; how it is sent is ours."""
+    """The lifetime of a record is taken over; the options of its client have no effect."""
     found = parse_write_options(
         as_typed(
             job_for_awslabs.SINK,
@@ -80,7 +80,7 @@ def test_the_sink_of_a_job_for_awslabs() -> None:
 
 
 def test_a_job_for_databricks_by_polling() -> None:
-    """With each of its limits."""
+    """Each of its limits is taken over."""
     found = parse_read_options(
         as_typed(
             job_for_databricks.SOURCE,
@@ -105,7 +105,7 @@ def test_a_job_for_databricks_by_polling() -> None:
 
 
 def test_a_job_for_databricks_by_efo() -> None:
-    """With the name that its consumer has there."""
+    """The consumer gets the name that it has on Databricks."""
     found = parse_read_options(
         as_typed(
             job_for_databricks.SOURCE,
@@ -122,7 +122,7 @@ def test_a_job_for_databricks_by_efo() -> None:
 
 
 def test_a_job_for_qubole() -> None:
-    """Its names have no prefix, and its region comes with the endpoint."""
+    """The names have no prefix, and the region is in the endpoint."""
     found = read(
         endpointUrl="https://kinesis.us-east-2.amazonaws.com",
         regionName="us-east-1",
@@ -162,19 +162,22 @@ def test_a_job_for_qubole() -> None:
     ],
 )
 def test_an_interval_as_the_jvm_reads_it(text: str, seconds: float) -> None:
-    """Without a unit it is milliseconds, and what Kinesis would not bear is brought into bounds."""
+    """A number without a unit is in milliseconds.
+
+    A value that Kinesis does not allow is moved to the nearest bound.
+    """
     assert read(**{"kinesis.describeShardInterval": text}).discovery_interval_s == seconds
 
 
 @pytest.mark.parametrize("text", ["soon", "", "-1", "1.5s", "1 2"])
 def test_an_interval_that_the_jvm_would_not_read_is_refused(text: str) -> None:
-    """In the words of its own form."""
+    """The message shows the form for this name."""
     with pytest.raises(OptionError, match="expected milliseconds, or a number with its unit"):
         read(**{"kinesis.describeShardInterval": text})
 
 
 def test_milliseconds_between_reads() -> None:
-    """A plain number, at least what Kinesis allows."""
+    """It is a plain number, and at least what Kinesis allows."""
 
     def period(text: str) -> float:
         options = {"kinesis.consumerType": "GetRecords", "kinesis.getRecords.fetchIntervalMs": text}
@@ -203,7 +206,7 @@ def test_milliseconds_between_reads() -> None:
     ],
 )
 def test_the_region_is_the_streams(options: dict[str, str], region: str) -> None:
-    """`kinesis.region` is where their connector keeps its table, and yields to all others."""
+    """`kinesis.region` is the region of a DynamoDB table there, so all other names win."""
     assert read(**options).aws.region == region
 
 
@@ -215,7 +218,7 @@ def test_the_region_is_the_streams(options: dict[str, str], region: str) -> None
     ],
 )
 def test_two_regions_of_one_rank_are_refused(options: dict[str, str]) -> None:
-    """Nobody can tell which is meant."""
+    """Nobody can know which one is meant."""
     with pytest.raises(OptionError, match="both set region; give one"):
         read(**options)
 
@@ -225,7 +228,7 @@ def test_two_regions_of_one_rank_are_refused(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", [name for of in IGNORED for name in of.names])
 def test_an_option_that_means_nothing_here_is_accepted(name: str) -> None:
-    """By sources and sinks alike, and changes nothing; its value is shown nowhere."""
+    """Sources and sinks accept it, nothing changes, and its value is never shown."""
     (said,) = read(**{name.lower(): "Hush"}).without_effect
     assert said.startswith(f"{name} (")
     (said,) = parse_write_options({"streamName": "s", name: "Hush"}).without_effect
@@ -237,7 +240,7 @@ def test_an_option_that_means_nothing_here_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for of in REFUSED for name in of.names])
 def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
-    """With what there is instead, and without its value."""
+    """The message says what to use instead, and does not show the value."""
     for parse in (parse_read_options, parse_write_options):
         with pytest.raises(OptionError) as caught:
             parse({"streamName": "s", name: "Hush"})
@@ -246,7 +249,10 @@ def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
 
 
 def test_awslabs_options_of_the_other_side_are_passed_over() -> None:
-    """Their sources and sinks take one bag of options; ours are told apart for the user's sake."""
+    """There, sources and sinks accept the options of both.
+
+    Here only the names with a prefix are accepted on the other side.
+    """
     (said,) = read(**{"kinesis.sink.recordTtl": "1"}).without_effect
     assert said == "kinesis.sink.recordTtl (an option of writing)"
     (said,) = parse_write_options(
@@ -262,7 +268,7 @@ def test_awslabs_options_of_the_other_side_are_passed_over() -> None:
 
 
 def test_all_without_effect_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """At WARNING, with the reason of each; and no line where there is nothing to say."""
+    """The line is at WARNING and gives each reason. Without such options there is no line."""
     with caplog.at_level(logging.DEBUG):
         log_without_effect(read(maxFetchDuration="10s", maxShardsPerDescribe="100"))
         log_without_effect(read())

@@ -1,4 +1,4 @@
-"""Options: parsing, names, and messages that tell everything but secrets."""
+"""Options: parsing, names, and messages that say everything except secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusal(options: dict[str, str], *, of_read: bool = True) -> str:
 
 
 def test_defaults_of_a_source() -> None:
-    """What a query gets that names its stream only."""
+    """The options of a query that only names its stream."""
     assert read() == ReadOptions(
         streams=(StreamId("orders"),),
         aws=AwsOptions(),
@@ -75,7 +75,7 @@ def test_defaults_of_a_source() -> None:
 
 
 def test_defaults_of_a_sink() -> None:
-    """What a sink gets that names its stream only."""
+    """The options of a sink that only names its stream."""
     assert write() == WriteOptions(
         stream=StreamId("orders"),
         aws=AwsOptions(),
@@ -99,14 +99,14 @@ def test_defaults_of_a_sink() -> None:
     "option", [o for o in OPTIONS if o.default is not None], ids=lambda o: o.key
 )
 def test_every_default_passes_its_own_parser(option: Option) -> None:
-    """A default is given in the form that users type."""
+    """A default is written in the same form as users write values."""
     assert option.default is not None
     option.parse(option.default)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.key)
 def test_every_option_is_documented_and_named_once(option: Option) -> None:
-    """Each name leads to one option, in any case, and each option says what it does."""
+    """Each name, in any case, leads to one option, and each option has a text."""
     names = [n.lower() for o in OPTIONS for n in (o.key, *o.aliases)]
 
     assert option.doc.endswith(".")
@@ -149,7 +149,7 @@ COMPANY = {
     ids=lambda v: v if isinstance(v, str) else v.key,
 )
 def test_an_alias_means_the_same(option: Option, alias: str) -> None:
-    """A job of another connector moves over without renaming its options."""
+    """A job of another connector runs without renaming its options."""
     options = dict(COMPANY.get(option.key, {}))
     if option.key not in ("streamName", "streamARN"):
         options["streamName"] = "orders"
@@ -165,7 +165,7 @@ def test_an_alias_means_the_same(option: Option, alias: str) -> None:
 
 
 def _another(option: Option) -> dict[str, str]:
-    """Another value of an option, so that a name that does nothing is found out."""
+    """Return another value for an option, so that a name without effect is noticed."""
     others = {
         "consumerMode": "efo",
         "failOnDataLoss": "true",
@@ -183,12 +183,12 @@ def _another(option: Option) -> dict[str, str]:
     "spelling", ["consumername", "CONSUMERNAME", "ConsumerName", "KINESIS.consumername"]
 )
 def test_names_have_no_case(spelling: str) -> None:
-    """Spark lower-cases option names on some paths."""
+    """Spark turns option names into lower case in some places."""
     assert read(**{spelling: "app"}).consumer_names == ("app",)
 
 
 def test_two_names_of_one_option_with_one_value_are_fine() -> None:
-    """Only a contradiction is an error."""
+    """Only different values are an error."""
     assert read(endpoint="http://h:1", endpointUrl="http://h:1").aws.endpoint == "http://h:1"
     said = refusal({"streamName": "s", "endpoint": "http://h:1", "endpointUrl": "http://h:2"})
     assert "endpointUrl and endpoint both set endpoint; give one" in said
@@ -196,7 +196,7 @@ def test_two_names_of_one_option_with_one_value_are_fine() -> None:
 
 @pytest.mark.parametrize("key", ["path", "checkpointLocation", "CHECKPOINTLOCATION", "queryName"])
 def test_what_spark_adds_is_passed_over(key: str) -> None:
-    """Keys that Spark puts among the options are not the user's mistake."""
+    """Keys that Spark adds to the options are no error."""
     assert read(**{key: "/x"}) == read()
     checkpoint = "/x" if key.lower() == "checkpointlocation" else None
     assert write(**{key: "/x"}) == replace(write(), checkpoint=checkpoint)
@@ -206,7 +206,7 @@ def test_what_spark_adds_is_passed_over(key: str) -> None:
 
 
 def test_how_a_sink_writes() -> None:
-    """Each choice by its words, in any case."""
+    """Each choice is given by a word, in any case."""
     found = write(
         linger="2s",
         ordering="KEY",
@@ -223,7 +223,7 @@ def test_how_a_sink_writes() -> None:
 
 
 def test_ids_of_records_bring_aggregation_with_them() -> None:
-    """There is no other place for them; and who refuses the one refuses the other."""
+    """Ids exist only in aggregates, so recordIds with aggregation=false is an error."""
     assert write(recordIds="true").aggregation == AggregationOptions(50 * 1024, 100_000, ids=True)
     said = refusal({"streamName": "s", "recordIds": "true", "aggregation": "false"}, of_read=False)
     assert "recordIds needs aggregation" in said
@@ -242,12 +242,12 @@ def test_ids_of_records_bring_aggregation_with_them() -> None:
     ],
 )
 def test_a_sink_that_cannot_be_meant(options: dict[str, str], said: str) -> None:
-    """Told when the query is built."""
+    """The error comes when the query is built."""
     assert said in refusal({"streamName": "s", **options}, of_read=False)
 
 
 def test_a_stream_is_needed_where_rows_name_none() -> None:
-    """With a column of streams the option is for the rows that leave it empty."""
+    """With a column of streams, the option is for rows whose stream is empty."""
     assert "give streamName or streamARN" in refusal({}, of_read=False)
     assert parse_write_options({}, routed=True).stream is None
     assert parse_write_options({"streamName": "s"}, routed=True).stream == StreamId("s")
@@ -257,7 +257,7 @@ def test_a_stream_is_needed_where_rows_name_none() -> None:
     ("text", "stream"), [("orders", StreamId("orders")), (ARN, StreamId(arn=ARN))]
 )
 def test_a_row_names_its_stream_by_name_or_arn(text: str, stream: StreamId) -> None:
-    """As the options do."""
+    """A row may name its stream in the same two ways as the options."""
     assert stream_named(text) == stream
 
 
@@ -282,7 +282,7 @@ def test_a_row_names_its_stream_by_name_or_arn(text: str, stream: StreamId) -> N
     ],
 )
 def test_initial_position(text: str, expected: object) -> None:
-    """Every documented way to say where a query starts."""
+    """Every documented form of a start."""
     assert read(initialPosition=text).initial_position == expected
 
 
@@ -299,7 +299,7 @@ def test_initial_position(text: str, expected: object) -> None:
     ],
 )
 def test_a_start_that_means_nothing_is_refused(text: str) -> None:
-    """Also a time before 1970, which no record has and no checkpoint could hold."""
+    """A time before 1970 is refused too: no record has one, and no checkpoint can store it."""
     assert "initialPosition is" in refusal({"streamName": "s", "initialPosition": text})
 
 
@@ -315,7 +315,7 @@ def test_a_start_that_means_nothing_is_refused(text: str) -> None:
     ],
 )
 def test_durations_carry_their_unit(text: str, expected: float) -> None:
-    """Milliseconds to days, fractions allowed."""
+    """Milliseconds to days, with fractions."""
     assert read(subscriptionIdleTimeout=text).idle_timeout_s == expected
 
 
@@ -351,7 +351,7 @@ def test_sizes(text: str, expected: int) -> None:
     "text", ["", "-1", "1.5mb", "1048575", "mb", "1tb", "1 2mb", "1048577gb", "lots"]
 )
 def test_a_size_out_of_form_or_range_is_refused(text: str) -> None:
-    """The message names the form and the range."""
+    """The message shows the form and the range."""
     assert "bytes, or a number with kb, mb or gb" in refusal(
         {"streamName": "s", "fetchBufferSize": text}
     )
@@ -368,7 +368,7 @@ def test_a_size_out_of_form_or_range_is_refused(text: str) -> None:
     ],
 )
 def test_bounds_are_told_in_units_that_people_read(key: str, text: str, bounds: str) -> None:
-    """No bound of fifteen digits, and no upper one where nobody gets near it."""
+    """Messages show limits as KiB, MiB or GiB, and no upper limit if nobody reaches it."""
     assert bounds in refusal({"streamName": "s", key: text}, of_read=False)
 
 
@@ -376,7 +376,7 @@ def test_bounds_are_told_in_units_that_people_read(key: str, text: str, bounds: 
     ("key", "low", "high"), [("batchMaxRecords", 1, 500), ("maxInFlightRequests", 1, 1000)]
 )
 def test_counts_have_bounds(key: str, low: int, high: int) -> None:
-    """Both bounds are themselves allowed; beyond them, signs and fractions are not."""
+    """Both limits are allowed; values beyond them, signs and fractions are not."""
     for text in (str(low), str(high), f" {high} "):
         write(**{key: text})
     for text in (str(low - 1), str(high + 1), "-1", "1.0", "ten", ""):
@@ -393,7 +393,7 @@ def test_booleans(text: str, *, expected: bool) -> None:
 
 @pytest.mark.parametrize("text", ["yes", "1", "", "truee"])
 def test_other_booleans_are_refused(text: str) -> None:
-    """Nothing is guessed."""
+    """Other words are not guessed."""
     assert "expected true or false" in refusal({"streamName": "s", "failOnDataLoss": text})
 
 
@@ -420,7 +420,7 @@ def test_an_endpoint_that_is_no_url_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "a/b", "ä", "x" * 129, "a,,b", "a,"])
 def test_a_stream_name_has_its_alphabet(text: str) -> None:
-    """What AWS would refuse is refused before a call."""
+    """Names that AWS would refuse are refused before any call."""
     assert "1 to 128 letters" in refusal({"streamName": text})
 
 
@@ -429,13 +429,13 @@ def test_a_stream_name_has_its_alphabet(text: str) -> None:
     ["orders", "arn:aws:kinesis:eu:12345:stream/x", ARN.replace("kinesis", "sqs"), ARN + "/c"],
 )
 def test_a_stream_arn_has_its_form(text: str) -> None:
-    """What is no ARN of a stream is refused."""
+    """A text that is not the ARN of a stream is refused."""
     assert "arn:<partition>:kinesis" in refusal({"streamARN": text})
 
 
 @pytest.mark.parametrize("text", ["auto", "HTTP1", " http1 ", "http2"])
 def test_the_transport_is_one_of_three(text: str) -> None:
-    """It goes where the endpoint goes; what cannot be is refused."""
+    """It is passed on with the endpoint; another word is refused."""
     assert parse_read_options({"streamName": "s", "transport": text}).aws.transport == (
         text.strip().lower()
     )
@@ -446,7 +446,7 @@ def test_the_transport_is_one_of_three(text: str) -> None:
 
 
 def test_an_empty_text_is_refused() -> None:
-    """An option given as nothing is a mistake, not a default."""
+    """An empty value is a mistake, not the default."""
     assert "region is ' ', expected a non-empty text" in refusal({"streamName": "s", "region": " "})
 
 
@@ -454,7 +454,7 @@ def test_an_empty_text_is_refused() -> None:
 
 
 def test_the_region_of_an_arn_is_used() -> None:
-    """An ARN says where its stream is, and so does an endpoint of AWS."""
+    """An ARN contains the region of its stream, and so does an endpoint of AWS."""
     assert parse_read_options({"streamARN": ARN}).aws.region == "eu-central-1"
     assert parse_read_options({"streamARN": ARN, "kinesis.region": "x"}).aws.region == (
         "eu-central-1"
@@ -463,7 +463,7 @@ def test_the_region_of_an_arn_is_used() -> None:
 
 
 def test_a_region_that_contradicts_the_stream_is_refused() -> None:
-    """Unless a server of one's own takes any region for its own."""
+    """It is accepted with a local server, which may call itself any region."""
     said = refusal({"streamARN": ARN, "region": "us-east-1"})
     assert "region is 'us-east-1', and streamARN is in eu-central-1; leave region out" in said
 
@@ -483,7 +483,10 @@ def test_a_region_that_contradicts_the_stream_is_refused() -> None:
     ],
 )
 def test_the_region_of_an_endpoint_of_aws_is_used(endpoint: str) -> None:
-    """Jobs of other connectors give nothing else; a request signed for elsewhere is refused."""
+    """Jobs of other connectors give only the endpoint.
+
+    AWS refuses requests that are signed for another region.
+    """
     assert read(endpoint=endpoint).aws.region == "us-east-2"
     assert read(endpoint=endpoint, region="us-east-2").aws.region == "us-east-2"
     assert "region is 'eu-west-1', and endpoint is in us-east-2" in refusal(
@@ -501,13 +504,13 @@ def test_the_region_of_an_endpoint_of_aws_is_used(endpoint: str) -> None:
     ],
 )
 def test_another_endpoint_names_no_region(endpoint: str) -> None:
-    """A server of one's own is in the region that its user says."""
+    """A local server is in the region that the user gives."""
     assert read(endpoint=endpoint).aws.region is None
     assert read(endpoint=endpoint, region="eu-west-1").aws.region == "eu-west-1"
 
 
 def test_a_stream_is_named_in_requests_the_way_it_was_given() -> None:
-    """By ARN or by name, never both."""
+    """Requests use the ARN or the name, never both."""
     assert StreamId(arn=ARN).request() == {"StreamARN": ARN}
     assert StreamId(name="orders").request() == {"StreamName": "orders"}
     assert (StreamId(arn=ARN).label, StreamId(name="orders").label, StreamId().label) == (
@@ -519,7 +522,7 @@ def test_a_stream_is_named_in_requests_the_way_it_was_given() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"streamName": "a", "streamARN": ARN}])
 def test_exactly_one_stream(options: dict[str, str]) -> None:
-    """No stream, or two ways to name it, is one problem."""
+    """No stream at all, or name and ARN together, is one problem."""
     assert "1 problem with the options: (1) give streamName or streamARN (exactly one" in refusal(
         options
     )
@@ -529,7 +532,7 @@ def test_exactly_one_stream(options: dict[str, str]) -> None:
 
 
 def test_all_problems_come_together() -> None:
-    """One error for five mistakes, counted and numbered."""
+    """One error counts and numbers five mistakes."""
     said = refusal(
         {
             "fetchBufferSize": "tiny",
@@ -563,18 +566,18 @@ def test_all_problems_come_together() -> None:
     ],
 )
 def test_an_unknown_option_names_the_nearest(key: str, hint: str) -> None:
-    """A typo is answered with the name that was meant."""
+    """The message suggests the name that was probably meant."""
     assert f"unknown option {key!r}; did you mean {hint}?" in refusal({"streamName": "s", key: "x"})
 
 
 def test_an_unknown_option_like_no_other_has_no_hint() -> None:
-    """No hint is better than a wrong one; nor is an option of the other mode offered."""
+    """No hint is better than a wrong one, and options of the other mode are never suggested."""
     assert "unknown option 'zzz'." in refusal({"streamName": "s", "zzz": "x"})
     assert "did you mean batchMax" not in refusal({"streamName": "s", "batchMaxRecord": "x"})
 
 
 def test_a_hint_is_given_for_the_first_twenty_only() -> None:
-    """Looking for likenesses takes its time; but every unknown option is named."""
+    """To look for similar names takes time; every unknown option is named all the same."""
     said = refusal({"streamName": "s", **{f"streamNam{i}": "x" for i in range(30)}})
 
     assert said.count("unknown option") == 30
@@ -582,7 +585,7 @@ def test_a_hint_is_given_for_the_first_twenty_only() -> None:
 
 
 def test_which_options_are_secrets() -> None:
-    """Their values are in no message, and the page says so."""
+    """Their values are never shown, and the page of options says so."""
     assert {o.key for o in OPTIONS if o.secret} == {
         "awsAccessKey",
         "awsSecretKey",
@@ -592,13 +595,13 @@ def test_which_options_are_secrets() -> None:
 
 
 def test_an_option_of_the_other_mode_is_told_so() -> None:
-    """An option of the source on a sink is no typo."""
+    """The message does not call it unknown."""
     said = refusal({"streamName": "s", "consumerName": "x"}, of_read=False)
     assert "consumerName is an option of reading only" in said
 
 
 def test_a_token_needs_its_keys() -> None:
-    """A session token alone authenticates nobody."""
+    """A session token without keys is an error."""
     assert "sessionToken needs awsAccessKey" in refusal({"streamName": "s", "sessionToken": SECRET})
 
 
@@ -613,7 +616,7 @@ def test_a_token_needs_its_keys() -> None:
     ],
 )
 def test_secrets_are_in_no_error(options: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is wrong with a secret, its value is not shown, nor logged."""
+    """Whatever is wrong with a secret, its value is neither shown nor logged."""
     with caplog.at_level(logging.DEBUG):
         assert SECRET not in refusal({"streamName": "s", **options})
     assert SECRET not in caplog.text
@@ -621,7 +624,7 @@ def test_secrets_are_in_no_error(options: dict[str, str], caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("parse", [parse_read_options, parse_write_options])
 def test_secrets_are_in_no_repr(parse: Any) -> None:
-    """``repr`` of the options shows the place, not the keys."""
+    """``repr`` of the options shows where Kinesis is, but no keys."""
     options = parse(
         {
             "streamName": "s",
@@ -639,7 +642,7 @@ def test_secrets_are_in_no_repr(parse: Any) -> None:
 
 
 def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
-    """Credentials go into options of their own."""
+    """Credentials have options of their own."""
     said = refusal({"streamName": "s", "endpoint": "http://me:Hush@h:1"})
     assert "http://host[:port]" in said
     assert "Hush" not in said
@@ -647,7 +650,7 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
 
 @pytest.mark.parametrize("key", ["consumerMode", "kinesis.consumerType"])
 def test_the_consumer_modes_of_other_connectors(key: str) -> None:
-    """Both ways to read are accepted by either of their names."""
+    """Both ways to read are accepted under both of their names."""
     assert read(**{key: "SubscribeToShard"}) == read(**{key: "efo"}) == read()
     assert read(**{key: "GetRecords"}) == read(**{key: "polling"})
     assert read(**{key: "polling"}).mode == "polling"

@@ -1,4 +1,4 @@
-"""Positions: words, times, and JSON by shard in each form that a user may have at hand."""
+"""Positions: words, times, and JSON by shard in every supported form."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def by_shard(**positions: Position | Latest) -> ShardPositions:
     ],
 )
 def test_a_position_in_a_shard(value: object, expected: Position) -> None:
-    """As users, checkpoints and other connectors write it."""
+    """The forms that users, checkpoints and other connectors write."""
     found = initial_position(json.dumps({S0: value}))
 
     assert found == by_shard(S0=expected)
@@ -132,14 +132,14 @@ def test_a_position_in_a_shard(value: object, expected: Position) -> None:
     ],
 )
 def test_what_is_no_position_is_refused_for_its_shard(value: object) -> None:
-    """With the shard, the value and the forms."""
+    """The message shows the shard, the value and the valid forms."""
     with pytest.raises(ValueError, match=f"for {S1}, not"):
         initial_position(json.dumps({S0: "LATEST", S1: value}))
 
 
 @pytest.mark.parametrize("value", ["AT_TIMESTAMP:", "AT_TIMESTAMP:12", "AT_TIMESTAMP:yesterday"])
 def test_a_time_of_a_shard_that_is_none_is_refused(value: str) -> None:
-    """With the forms of a time."""
+    """The message shows the valid forms of a time."""
     with pytest.raises(ValueError, match=f"ISO 8601 .* for {S0}, not '{value}'"):
         initial_position(json.dumps({S0: value}))
 
@@ -148,13 +148,13 @@ def test_a_time_of_a_shard_that_is_none_is_refused(value: str) -> None:
     "shard", ["shardId-", "shardId-1", "shardId-00000000000x", "shardId-000000000000 "]
 )
 def test_a_shard_id_out_of_form_is_refused(shard: str) -> None:
-    """A position for no shard is a mistake."""
+    """A key that is not a shard id is a mistake."""
     with pytest.raises(ValueError, match=r"a shard id .shardId-000000000000., not"):
         initial_position(json.dumps({shard: "LATEST"}))
 
 
 def test_all_mistakes_in_one_json_are_told() -> None:
-    """The first five, and how many more."""
+    """The message names the first five, and how many more there are."""
     with pytest.raises(ValueError) as caught:
         initial_position(json.dumps({f"shardId-{i:012}": "x" for i in range(9)}))
 
@@ -166,7 +166,7 @@ def test_all_mistakes_in_one_json_are_told() -> None:
 
 
 def test_streams_are_named_by_name_or_arn() -> None:
-    """Where several are read, or one and the user likes to say which."""
+    """The stream may be named, and must be if several are read."""
     given = {"orders": {S0: "LATEST"}, OTHER_ARN: {S0: "TRIM_HORIZON", S1: "SHARD_END"}}
 
     assert initial_position(json.dumps(given)) == ShardPositions(
@@ -175,12 +175,12 @@ def test_streams_are_named_by_name_or_arn() -> None:
 
 
 def test_a_stream_without_shards_starts_at_its_oldest_records() -> None:
-    """Shards that are not named do."""
+    """Shards that are not named start at their oldest records."""
     assert initial_position('{"orders": {}}') == ShardPositions({"orders": {}})
 
 
 def test_an_offset_of_the_awslabs_connector_names_its_stream() -> None:
-    """Copied from the offset log of a query of theirs; the stream in it is checked like any."""
+    """It is copied from the offset log of such a query; its stream is checked."""
     offset = {
         "metadata": {"streamName": "orders", "batchId": "7"},
         S0: {
@@ -216,7 +216,7 @@ def test_an_offset_of_the_awslabs_connector_names_its_stream() -> None:
     ],
 )
 def test_streams_and_shards_that_are_none_are_refused(given: Any, said: str) -> None:
-    """Each is named."""
+    """The message names each of them."""
     with pytest.raises(ValueError, match=said):
         initial_position(json.dumps(given))
 
@@ -256,7 +256,7 @@ OFFSET = encode_offset(
     ],
 )
 def test_an_offset_that_spark_prints_is_taken(text: str) -> None:
-    """From the offset log, or from a progress report, escaped as it is there; to the letter."""
+    """Copied from the offset log or from a progress report, with the quoting it has there."""
     found = initial_position(text)
 
     assert found == ShardPositions(
@@ -267,7 +267,7 @@ def test_an_offset_that_spark_prints_is_taken(text: str) -> None:
 
 
 def test_an_offset_of_version_1_is_taken() -> None:
-    """As its users have it in their notes."""
+    """Users may still have such offsets in their notes."""
     offset = {
         "v": 1,
         "streams": {
@@ -296,7 +296,7 @@ def test_an_offset_of_version_1_is_taken() -> None:
     ],
 )
 def test_an_offset_that_holds_no_positions_is_refused(offset: Any, said: str) -> None:
-    """It was not written by this connector, or by a newer one, or too early."""
+    """It is of another program, of a newer version, or from before the first batch."""
     with pytest.raises(ValueError, match=said):
         initial_position(json.dumps(offset))
 
@@ -317,7 +317,7 @@ def test_an_offset_that_holds_no_positions_is_refused(offset: Any, said: str) ->
     ],
 )
 def test_a_time_in_databricks_form(text: str, expected: int) -> None:
-    """With a format of Java, or without."""
+    """With a Java date pattern, or without one."""
     assert initial_position(text) == ending_position(text) == AtTimestamp(expected)
 
 
@@ -332,7 +332,7 @@ def test_a_time_in_databricks_form(text: str, expected: int) -> None:
     ],
 )
 def test_a_time_in_databricks_form_has_its_two_members(text: str) -> None:
-    """A misspelt format must not mean the default one."""
+    """A misspelt `format` must not select the default format."""
     with pytest.raises(ValueError, match='"at_timestamp": "<time>", "format"'):
         initial_position(text)
 
@@ -352,7 +352,7 @@ def test_a_time_in_databricks_form_has_its_two_members(text: str) -> None:
     ],
 )
 def test_json_that_is_no_position_is_refused(text: str, said: str) -> None:
-    """Whatever it is, in words, and at once."""
+    """The message says what is wrong."""
     with pytest.raises(ValueError, match=said):
         initial_position(text)
 
@@ -373,20 +373,20 @@ def test_json_that_is_no_position_is_refused(text: str, said: str) -> None:
     ],
 )
 def test_an_end(text: str, expected: object) -> None:
-    """A moment, a record or the end of the shard."""
+    """An end is a time, a record or the end of the shard."""
     assert ending_position(text) == expected
 
 
 @pytest.mark.parametrize("text", ["earliest", "trim_horizon", "", "now", "shard_end"])
 def test_a_word_that_is_no_end_is_refused(text: str) -> None:
-    """Nothing lies before the oldest record."""
+    """No record is before the oldest one, so a read cannot end there."""
     with pytest.raises(ValueError, match="latest, at_timestamp <time>, or JSON by shard"):
         ending_position(text)
 
 
 @pytest.mark.parametrize("value", ["TRIM_HORIZON", f"AT:{NUMBER}", "x"])
 def test_a_position_that_is_no_end_is_refused(value: str) -> None:
-    """With those that are."""
+    """The message lists the positions that are valid."""
     with pytest.raises(ValueError, match="LATEST, AT_TIMESTAMP:<time>, AFTER"):
         ending_position(json.dumps({S0: value}))
 
@@ -428,7 +428,7 @@ def test_a_position_that_is_no_end_is_refused(value: str) -> None:
 def test_an_end_before_the_start(
     start: InitialPosition, end: ShardPositions | AtTimestamp, *, is_backwards: bool
 ) -> None:
-    """Where the two can be compared; only the records tell a number from a time."""
+    """It is found where the two can be compared; a number and a time cannot be."""
     assert bool(backwards(start, end)) is is_backwards
 
 
@@ -436,7 +436,7 @@ def test_an_end_before_the_start(
 
 
 def test_positions_are_looked_up_for_a_stream() -> None:
-    """By its ARN, its name, or whatever stream there is where none was named."""
+    """By ARN, by name, or for any stream if none was named."""
     here: dict[str, Position | Latest] = {S0: After("1"), S1: Latest()}
 
     for key in (None, "orders", ARN):
@@ -444,7 +444,7 @@ def test_positions_are_looked_up_for_a_stream() -> None:
 
 
 def test_positions_of_shards_that_are_gone_are_refused() -> None:
-    """With those that there are; but nobody misses a shard that was read to its end."""
+    """The message lists the shards that exist. A shard that was read to its end is not missed."""
     positions = by_shard(S0=After("1"), S1=TRIM_HORIZON, S2=SHARD_END)
 
     with pytest.raises(OptionError) as caught:
@@ -459,13 +459,13 @@ def test_positions_of_shards_that_are_gone_are_refused() -> None:
 
 @pytest.mark.parametrize("key", [OTHER_ARN, "clicks", ARN.replace("123456789012", "210987654321")])
 def test_positions_of_another_stream_are_refused(key: str) -> None:
-    """Of another name, or of the same name in another account."""
+    """Its name is another one, or its account is."""
     with pytest.raises(OptionError, match="say nothing of the stream"):
         ShardPositions({key: {S0: SHARD_END}}).of(ARN, [S0])
 
 
 def test_an_offset_of_a_stream_created_again_is_refused() -> None:
-    """Else the end of an old shard would pass for the end of a new one."""
+    """Otherwise the end of an old shard would count as the end of a new one."""
     positions = ShardPositions({ARN: {S0: SHARD_END}}, {ARN: 5})
 
     assert positions.of(ARN, [S0], 5) == {S0: SHARD_END}
@@ -474,7 +474,7 @@ def test_an_offset_of_a_stream_created_again_is_refused() -> None:
 
 
 def test_positions_are_values() -> None:
-    """They are hashed, compared and pickled like the words."""
+    """They can be hashed, compared and pickled."""
     one, same = by_shard(S0=After("1"), S1=Latest()), by_shard(S1=Latest(), S0=After("1"))
 
     assert one == same

@@ -1,4 +1,4 @@
-"""What options must agree on with each other, told together with everything else."""
+"""Rules between options: contradictions are reported together with all other problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refusal(options: dict[str, str], kind: Kind = "stream") -> str:
 
 
 def test_several_streams() -> None:
-    """By name or by ARN, in the order given; blanks around commas are nobody's."""
+    """Names or ARNs, in the order given; blanks around the commas are ignored."""
     assert read(streamName=" orders, clicks ").streams == (StreamId("orders"), StreamId("clicks"))
     by_arn = parse_read_options({"streamARN": f"{ORDERS},{CLICKS}"})
     assert by_arn.streams == (StreamId(arn=ORDERS), StreamId(arn=CLICKS))
@@ -56,12 +56,12 @@ def test_several_streams() -> None:
     ],
 )
 def test_streams_that_do_not_go_together(options: dict[str, str], said: str) -> None:
-    """Each stream once, all named the same way, all in one region."""
+    """Each stream comes once, all are named in the same way, and all are in one region."""
     assert said in refusal(options)
 
 
 def test_a_sink_writes_to_one_stream() -> None:
-    """A list is no stream to write to."""
+    """A list of streams is refused."""
     with pytest.raises(OptionError, match="a sink writes to one stream"):
         parse_write_options({"streamName": "orders,clicks"})
 
@@ -70,7 +70,7 @@ def test_a_sink_writes_to_one_stream() -> None:
 
 
 def test_a_role_with_all_that_belongs_to_it() -> None:
-    """As it is passed on."""
+    """All its values are passed on."""
     aws = read(
         roleArn=ROLE,
         roleExternalId="hush",
@@ -93,7 +93,7 @@ def test_a_role_with_all_that_belongs_to_it() -> None:
     ],
 )
 def test_what_belongs_to_a_role_needs_one(key: str, value: str) -> None:
-    """Told by the name that was typed, as it is written here, and without the secret."""
+    """The message uses the name that the user typed, and does not show the secret."""
     said = refusal({"streamName": "s", key.lower(): value})
 
     assert f"{key} needs roleArn" in said
@@ -112,7 +112,7 @@ def test_what_belongs_to_a_role_needs_one(key: str, value: str) -> None:
     ],
 )
 def test_a_role_out_of_form_is_refused(key: str, value: str) -> None:
-    """Before a call to STS."""
+    """The error comes before any call to STS."""
     assert f"{key} is '{value}', expected" in refusal(
         {"streamName": "s", "roleArn": ROLE, key: value}
     )
@@ -135,14 +135,14 @@ POLLING = {"minFetchPeriod": "1s", "maxFetchRate": "1.0", "maxRecordsPerFetch": 
 
 @pytest.mark.parametrize("key", EFO)
 def test_what_is_of_efo_is_refused_while_polling(key: str) -> None:
-    """The user believes in something that will not happen."""
+    """Otherwise the user would expect something that does not happen."""
     said = refusal({"streamName": "s", "consumerMode": "polling", key: EFO[key]})
     assert f"{key} is an option of consumerMode efo, and this query's is polling" in said
 
 
 @pytest.mark.parametrize("key", POLLING)
 def test_what_is_of_polling_is_refused_where_efo_is_asked_for(key: str) -> None:
-    """But a job that never said how to read keeps running, and its log says so."""
+    """A job that does not give consumerMode runs, and its log names the option."""
     said = refusal({"streamName": "s", "consumerMode": "efo", key: POLLING[key]})
     assert f"{key} is an option of consumerMode polling, and this query's is efo" in said
 
@@ -152,7 +152,7 @@ def test_what_is_of_polling_is_refused_where_efo_is_asked_for(key: str) -> None:
 
 
 def test_options_of_polling() -> None:
-    """In seconds and bytes."""
+    """Their values are in seconds and bytes."""
     polling = read(
         consumerMode="polling", minFetchPeriod="1s", maxFetchRate="0.5", maxRecordsPerFetch="5"
     ).polling
@@ -183,14 +183,14 @@ def test_options_of_polling() -> None:
     ],
 )
 def test_a_value_out_of_range_is_refused(key: str, value: str, said: str) -> None:
-    """With the value and the range."""
+    """The message shows the value and the range."""
     found = refusal({"streamName": "s", key: value})
     assert f"{key} is '{value}', expected" in found
     assert said in found
 
 
 def test_tasks_are_counted_one_way() -> None:
-    """By shards a task, or by tasks."""
+    """Give the shards in a task, or the number of tasks, not both."""
     assert (read(shardsPerTask="5").shards_per_task, read(maxPartitions="5").max_tasks) == (5, 5)
     said = refusal({"streamName": "s", "shardsPerTask": "5", "maxPartitions": "2"})
     assert "give shardsPerTask or maxPartitions, not both" in said
@@ -200,7 +200,7 @@ def test_tasks_are_counted_one_way() -> None:
 
 
 def test_names_of_consumers() -> None:
-    """One for all streams or one for each, behind the prefix that was asked for."""
+    """One name for all streams or one for each, after the prefix if there is one."""
     assert read().consumer_names == ()
     assert read().consumer_prefix == "kinesis_ds_"
     assert read(consumerNamePrefix="team_").consumer_prefix == "team_"
@@ -212,7 +212,7 @@ def test_names_of_consumers() -> None:
 
 
 def test_registered_consumers() -> None:
-    """Names, or ARNs of consumers of these streams, whichever way the streams are named."""
+    """Names, or ARNs of consumers of these streams. The streams may be given by name or ARN."""
     arns = (f"{ORDERS}/consumer/app:1", f"{CLICKS}/consumer/app:2")
 
     for streams in ({"streamName": "orders,clicks"}, {"streamARN": f"{ORDERS},{CLICKS}"}):
@@ -271,12 +271,12 @@ def test_registered_consumers() -> None:
     ],
 )
 def test_consumers_that_do_not_go_together(options: dict[str, str], said: str) -> None:
-    """With each other, or with the streams."""
+    """Options of consumers contradict each other, or do not match the streams."""
     assert said in refusal({"streamName": "orders", **options})
 
 
 def test_the_consumer_of_the_same_name_in_another_account_is_refused() -> None:
-    """Where the stream's ARN says which account is meant."""
+    """The ARN of the stream gives the account."""
     consumer = ORDERS.replace("123456789012", "210987654321") + "/consumer/app:1"
     assert "belongs to another stream" in refusal(
         {"streamARN": ORDERS, "registeredConsumerId": consumer}
@@ -284,7 +284,7 @@ def test_the_consumer_of_the_same_name_in_another_account_is_refused() -> None:
 
 
 def test_a_registered_consumer_may_stay_registered_in_words() -> None:
-    """`false` contradicts nothing."""
+    """`false` is no contradiction."""
     read(registeredConsumerId="a", requireConsumerDeregistration="false")
 
 
@@ -292,7 +292,7 @@ def test_a_registered_consumer_may_stay_registered_in_words() -> None:
 
 
 def test_positions_by_shard_are_of_the_streams_that_are_read() -> None:
-    """One stream need not be named; of several each must be."""
+    """A single stream need not be named; of several streams, each must be."""
     assert read(initialPosition=f'{{"{S0}": "LATEST"}}').initial_position == ShardPositions(
         {None: {S0: Latest()}}
     )
@@ -320,12 +320,12 @@ def test_positions_by_shard_are_of_the_streams_that_are_read() -> None:
     ],
 )
 def test_positions_of_other_streams_are_refused(streams: str, given: object, said: str) -> None:
-    """They would be passed over, and their shards read from elsewhere."""
+    """They would be ignored, and the shards read from another position."""
     assert said in refusal({"streamName": streams, "initialPosition": json.dumps(given)})
 
 
 def test_an_ending_is_of_batch_reads() -> None:
-    """A streaming query has no end of its own; when nobody says what reads, either may be."""
+    """A streaming query has no end. If the kind of read is not known, the option is accepted."""
     end = "at_timestamp 1795176000"
 
     assert read("batch", endingPosition=end).ending_position == AtTimestamp(1_795_176_000_000)
@@ -336,7 +336,7 @@ def test_an_ending_is_of_batch_reads() -> None:
 
 
 def test_a_batch_reads_everything_by_default() -> None:
-    """From the oldest record to now; from `latest` there is nothing to read."""
+    """From the oldest record until now; after `latest` there is nothing to read."""
     assert read("batch").initial_position == TRIM_HORIZON
     assert read("batch").ending_position == Latest()
     for start in ("latest", f'{{"{S0}": "LATEST"}}'):
@@ -348,7 +348,7 @@ def test_a_batch_reads_everything_by_default() -> None:
 
 @pytest.mark.parametrize("kind", ["batch", None])
 def test_an_end_before_the_start_is_refused(kind: Kind) -> None:
-    """Where the two can be compared."""
+    """It is found where the two can be compared."""
     said = refusal(
         {
             "streamName": "s",
@@ -361,7 +361,7 @@ def test_an_end_before_the_start_is_refused(kind: Kind) -> None:
 
 
 def test_what_is_of_streaming_has_no_effect_on_a_batch() -> None:
-    """And the log says so; the same job may read a stream and a batch."""
+    """The log names it, so one job can use the same options for both."""
     found = read("batch", maxRecordsPerTrigger="5", consumerMode="polling", consumerName="app")
 
     assert found.without_effect == (
@@ -372,7 +372,7 @@ def test_what_is_of_streaming_has_no_effect_on_a_batch() -> None:
 
 
 def test_a_printed_offset_may_be_start_and_end() -> None:
-    """A batch of a streaming query, read again."""
+    """So a batch of a streaming query can be read again."""
 
     def offset(position: str) -> str:
         stream = {"name": "orders", "created": 5, "consumer": "c", "shards": {S0: position}}
@@ -388,7 +388,7 @@ def test_a_printed_offset_may_be_start_and_end() -> None:
 
 
 def test_contradictions_come_with_all_other_problems() -> None:
-    """One error for a job that has everything wrong."""
+    """One error reports everything that is wrong with a job."""
     said = refusal(
         {
             "streamName": "orders,clicks",

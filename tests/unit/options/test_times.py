@@ -1,4 +1,4 @@
-"""Moments: every form that is documented, to the millisecond, and nothing else."""
+"""Times: every documented form is exact to the millisecond, and no other form is accepted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
     ],
 )
 def test_a_time(text: str, expected: int) -> None:
-    """ISO 8601 in all its usual spellings, or a number."""
+    """ISO 8601 in its usual forms, or a number."""
     assert time_ms(text) == expected
 
 
@@ -76,7 +76,7 @@ def test_a_time(text: str, expected: int) -> None:
     ],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    """Also numbers that could be anything, and times that no record has."""
+    """Numbers whose unit is not clear, and times that no record can have, are refused too."""
     with pytest.raises(ValueError, match=r"time|offset from UTC"):
         time_ms(text)
 
@@ -110,7 +110,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     ],
 )
 def test_a_time_in_a_java_format(text: str, pattern: str, expected: int) -> None:
-    """As both of Java's readers of dates would have it."""
+    """The result is that of both of Java's parsers."""
     assert java_time_ms(text, pattern) == expected
 
 
@@ -133,7 +133,7 @@ def test_a_time_in_a_java_format(text: str, pattern: str, expected: int) -> None
     ],
 )
 def test_a_letter_that_is_not_supported_is_named(pattern: str, letters: str) -> None:
-    """Java's two readers disagree about it, or it cannot be read back."""
+    """Java's two parsers disagree about it, or it cannot be parsed."""
     with pytest.raises(ValueError, match=f"'{letters}' in .* is not supported"):
         java_time_ms("2026-11-20", pattern)
 
@@ -167,6 +167,6 @@ def test_a_letter_that_is_not_supported_is_named(pattern: str, letters: str) -> 
 def test_a_time_that_its_format_does_not_read_is_refused(
     text: str, pattern: str, said: str
 ) -> None:
-    """With what is wrong with either."""
+    """The message says what is wrong with the time or with the format."""
     with pytest.raises(ValueError, match=said):
         java_time_ms(text, pattern)

@@ -41,7 +41,7 @@ def numbers_of(items: list[dict[str, Any]], position: Position) -> list[int]:
 
 
 def test_a_record_is_decoded_in_full() -> None:
-    """Every column is what the service sent, times to the millisecond."""
+    """Every column has the value the service sent; times are exact to the millisecond."""
     decoded = decode_records(
         [record(number(1), b"\x00\xffbytes", "schlüssel", 1_700_000_000.123)], TRIM_HORIZON
     )
@@ -79,7 +79,7 @@ def test_padded_numbers_are_kept_as_they_came_and_compared_as_integers() -> None
 
 
 def test_data_may_be_empty() -> None:
-    """A record of no bytes is a record."""
+    """A record without data is a record."""
     decoded = decode_records([record(1, b"")], TRIM_HORIZON)
 
     assert decoded is not None
@@ -100,7 +100,7 @@ def test_data_may_be_empty() -> None:
     ],
 )
 def test_after_drops_what_was_read(position: Position, expected: list[int]) -> None:
-    """What a careless answer sends again is dropped, by order and not by equality (F19)."""
+    """Records that a server sends again are dropped by order, not by equality (F19)."""
     assert numbers_of([record(n) for n in (3, 5, 8)], position) == expected
 
 
@@ -116,7 +116,7 @@ def test_after_drops_what_was_read(position: Position, expected: list[int]) -> N
     ],
 )
 def test_at_timestamp_drops_what_arrived_earlier(offset_ms: int, expected: list[int]) -> None:
-    """Servers that round the time down to a second send older records first; those are left out."""
+    """Some servers round the time down to a second and send older records first."""
     items = [
         record(1, arrived_s=ARRIVED_S),
         record(2, arrived_s=ARRIVED_S + 0.5),
@@ -127,7 +127,7 @@ def test_at_timestamp_drops_what_arrived_earlier(offset_ms: int, expected: list[
 
 
 def test_at_timestamp_drops_from_the_front_only() -> None:
-    """Behind the first record in time, all are kept: arrival times may fall back a little."""
+    """After the first record in time all are kept: arrival times may fall back a little."""
     items = [
         record(1, arrived_s=ARRIVED_S - 1),
         record(2, arrived_s=ARRIVED_S + 1),
@@ -138,7 +138,7 @@ def test_at_timestamp_drops_from_the_front_only() -> None:
 
 
 def test_no_records_is_none() -> None:
-    """An empty answer, and one of which nothing is new, give no batch."""
+    """An empty answer, or one without any new record, gives no batch."""
     assert decode_records([], TRIM_HORIZON) is None
     assert decode_records([record(1)], After("1")) is None
 
@@ -183,7 +183,7 @@ def test_no_records_is_none() -> None:
 def test_a_malformed_member_is_a_protocol_error(
     changes: str, value: object, *, neighbour: bool
 ) -> None:
-    """Nothing that a checkpoint could not take gets through, and no other error is raised."""
+    """No value passes that a checkpoint could not store, and no other error is raised."""
     items = [record(1)] if neighbour else []
     items.append({**record(2), changes: value})
 
@@ -193,7 +193,7 @@ def test_a_malformed_member_is_a_protocol_error(
 
 @pytest.mark.parametrize("missing", ["SequenceNumber", "Data", "ApproximateArrivalTimestamp"])
 def test_a_missing_member_is_a_protocol_error(missing: str) -> None:
-    """A record without what every record has is refused."""
+    """A record that lacks a required member is refused."""
     item = record(1)
     del item[missing]
 
@@ -203,13 +203,13 @@ def test_a_missing_member_is_a_protocol_error(missing: str) -> None:
 
 @pytest.mark.parametrize("item", [None, 1, "x", [], [1]])
 def test_a_record_that_is_no_object_is_a_protocol_error(item: Any) -> None:
-    """Lists of other things are not read."""
+    """A list of anything but records is refused."""
     with pytest.raises(ProtocolError):
         decode_records([item], TRIM_HORIZON)
 
 
 def test_records_out_of_order_are_refused() -> None:
-    """Order within a shard is a promise; a server that breaks it is not sorted behind its back."""
+    """Order within a shard is a promise: wrong order is an error, and is not sorted silently."""
     with pytest.raises(ProtocolError, match="out of order"):
         decode_records([record(2), record(1)], TRIM_HORIZON)
 
@@ -225,7 +225,7 @@ def test_a_protocol_error_does_not_repeat_the_whole_record() -> None:
 
 
 def test_an_event_is_decoded_in_full() -> None:
-    """Records, the way on, the distance from the tip, and the children."""
+    """An event gives records, continuation, distance from the tip, and children."""
     decoded = decode_event(event([record(1), record(2)], 7, behind_ms=1500), After("1"))
 
     assert decoded.records is not None
@@ -235,7 +235,7 @@ def test_an_event_is_decoded_in_full() -> None:
 
 
 def test_the_last_event_of_a_shard() -> None:
-    """No continuation, and the children named."""
+    """It has no continuation and names the children."""
     decoded = decode_event(event([], None, children=["a", "b"]), TRIM_HORIZON)
 
     assert (decoded.records, decoded.received) == (None, 0)
@@ -245,7 +245,7 @@ def test_the_last_event_of_a_shard() -> None:
 
 @pytest.mark.parametrize("explicit", [{"ContinuationSequenceNumber": None}, {"ChildShards": None}])
 def test_null_is_as_good_as_absent(explicit: dict[str, None]) -> None:
-    """Some servers write null where others leave the member out."""
+    """Some servers write null where others leave out the member."""
     payload = orjson.dumps({"Records": [], "MillisBehindLatest": None, **explicit})
 
     decoded = decode_event(payload, TRIM_HORIZON)
@@ -304,13 +304,13 @@ def test_a_memoryview_is_decoded_without_a_copy() -> None:
     ],
 )
 def test_a_malformed_event_is_a_protocol_error(payload: bytes) -> None:
-    """Nothing is skipped silently, and no other error escapes to stop the lane."""
+    """Nothing is skipped silently, and no other error can stop the decoding of a shard."""
     with pytest.raises(ProtocolError):
         decode_event(payload, TRIM_HORIZON)
 
 
 def test_a_text_for_an_arrival_time_is_not_multiplied() -> None:
-    """Compared with a wanted time it would become a thousand times as long, and end the process."""
+    """Python would repeat the text a thousand times in the comparison, and run out of memory."""
     item = {**record(1), "ApproximateArrivalTimestamp": "9" * 100_000}
     tracemalloc.start()
     try:
@@ -322,7 +322,7 @@ def test_a_text_for_an_arrival_time_is_not_multiplied() -> None:
 
 
 def test_sequence_numbers_of_a_slice() -> None:
-    """Slices of a batch give their own numbers."""
+    """A slice of a batch gives only its own numbers."""
     decoded = decode_records([record(n) for n in (1, 2, 3)], TRIM_HORIZON)
 
     assert decoded is not None
@@ -331,7 +331,7 @@ def test_sequence_numbers_of_a_slice() -> None:
 
 
 def test_the_end_is_the_last_record_with_its_arrival() -> None:
-    """Its number as it came, and when the shard was known to hold nothing more up to there."""
+    """The end has the number of the last record as it came, and its arrival time."""
     decoded = decode_records([record(1), record("0012", arrived_s=ARRIVED_S + 1.5)], TRIM_HORIZON)
 
     assert decoded is not None
@@ -339,7 +339,7 @@ def test_the_end_is_the_last_record_with_its_arrival() -> None:
 
 
 def test_an_error_is_told_with_its_shard() -> None:
-    """And with the remedy it had."""
+    """The shard is put before the message, and the remedy is kept."""
     with pytest.raises(ProtocolError) as caught, label_protocol_errors("shard 7 of stream orders"):
         raise ProtocolError("What happened.", "What to do.")
 
@@ -363,7 +363,7 @@ def rows_of(decoded: Records | None) -> list[tuple[str | None, bytes, str]]:
 
 
 def test_an_aggregate_becomes_its_user_records() -> None:
-    """In their order, between their neighbours, all with the aggregate's number and arrival."""
+    """User records stay in order, between the aggregate's neighbours, with its number and time."""
     items = [record(1, b"before"), record(2, THREE, "x", ARRIVED_S + 1), record(3, b"behind")]
     decoded = decode_records(items, TRIM_HORIZON, APART)
 
@@ -383,7 +383,7 @@ def test_an_aggregate_becomes_its_user_records() -> None:
 
 @pytest.mark.parametrize("others", [0, 99, 500])
 def test_an_aggregate_is_found_among_few_and_many(others: int) -> None:
-    """Many records are looked through in another way than few."""
+    """Few records and many records are searched in different ways."""
     items = [record(n, b"plain") for n in range(1, others + 1)] + [record(others + 1, THREE)]
 
     assert [row[1] for row in rows_of(decode_records(items, TRIM_HORIZON, APART))] == [
@@ -417,14 +417,14 @@ def test_unless_asked_for_aggregates_stay_as_they_were_put() -> None:
     ],
 )
 def test_a_position_never_parts_an_aggregate(position: Position, expected: list[bytes]) -> None:
-    """Positions count records of Kinesis; those inside share their number."""
+    """A position counts Kinesis records; all user records of an aggregate share its number."""
     items = [record(1, b"0"), record(2, THREE), record(3, b"4", arrived_s=ARRIVED_S + 1)]
 
     assert [row[1] for row in rows_of(decode_records(items, position, APART))] == expected
 
 
 def test_an_aggregate_of_another_shard_leaves_no_row_but_moves_on() -> None:
-    """All of it was sent again elsewhere; the position is behind it nevertheless (F59)."""
+    """All its user records were sent again elsewhere; the position still moves past it (F59)."""
     decoded = decode_records([record(7, THREE), record("08", THREE)], After("1"), NOWHERE)
 
     assert decoded is not None
@@ -435,7 +435,7 @@ def test_an_aggregate_of_another_shard_leaves_no_row_but_moves_on() -> None:
 
 
 def test_first_and_last_count_records_without_rows() -> None:
-    """Neighbours that belong elsewhere still lie inside of what was read."""
+    """First and last number include records of which no row is left."""
     decoded = decode_records([record(1, THREE), record(2), record(3, THREE)], After("0"), NOWHERE)
 
     assert decoded is not None
@@ -444,12 +444,12 @@ def test_first_and_last_count_records_without_rows() -> None:
 
 
 def test_a_plain_record_is_never_misplaced() -> None:
-    """Kinesis put it here by the very key that it has; ``explicitHashKey`` may have overruled."""
+    """Kinesis itself has put it into this shard."""
     assert rows_of(decode_records([record(1, b"x")], TRIM_HORIZON, NOWHERE)) == [("key", b"x", "1")]
 
 
 def test_a_malformed_aggregate_names_its_record_and_the_remedy() -> None:
-    """With the number, it can be found and looked at."""
+    """The sequence number in the message lets the user find the record."""
     broken = sealed(bytes_field(1, b"k") + user_field(1, b"d"))
 
     with pytest.raises(ProtocolError) as caught:
@@ -460,13 +460,13 @@ def test_a_malformed_aggregate_names_its_record_and_the_remedy() -> None:
 
 @pytest.mark.parametrize("key", [True, 1, ["k"]])
 def test_an_aggregate_is_a_record_like_any_other(key: object) -> None:
-    """Its own partition key is not used, and must be one all the same."""
+    """Its own partition key is not used, but must be a valid one."""
     with pytest.raises(ProtocolError, match="could not be decoded"):
         decode_records([{**record(1, THREE), "PartitionKey": key}], TRIM_HORIZON, APART)
 
 
 def test_what_was_read_already_cannot_fail_again() -> None:
-    """Only what lies behind the position is taken apart."""
+    """Only records after the position are taken apart."""
     broken = sealed(b"\xff")
 
     assert rows_of(decode_records([record(1, broken), record(2)], After("1"), APART))
@@ -485,7 +485,7 @@ def metadata_of(decoded: Records | None) -> list[tuple[int, str | None, str]]:
 
 
 def test_metadata_of_plain_records() -> None:
-    """No number inside of an aggregate but 0, no explicit hash key, encryption as told."""
+    """Sub-sequence number 0, no explicit hash key, and the encryption that Kinesis names."""
     items = [
         record(1),
         {**record(2), "EncryptionType": "KMS"},
@@ -498,7 +498,7 @@ def test_metadata_of_plain_records() -> None:
 
 
 def test_metadata_of_user_records() -> None:
-    """Numbered inside of their aggregate, with their own hash keys and its encryption."""
+    """User records are numbered, with their own hash keys and the encryption of the aggregate."""
     items = [record(1), {**record(2, THREE), "EncryptionType": "KMS"}, record(3)]
 
     assert metadata_of(decode_records(items, TRIM_HORIZON, METADATA)) == [
@@ -511,7 +511,7 @@ def test_metadata_of_user_records() -> None:
 
 
 def test_a_user_record_keeps_its_number_where_others_are_left_out() -> None:
-    """Number and number inside name the same record whichever shard reads it."""
+    """The two numbers of a user record are the same whichever shard it is read from."""
     decoding = Decoding((77, 77), deaggregate=True, metadata=True)
 
     assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == [
@@ -520,14 +520,14 @@ def test_a_user_record_keeps_its_number_where_others_are_left_out() -> None:
 
 
 def test_metadata_without_rows() -> None:
-    """The schema does not depend on what was left out."""
+    """The schema is the same if all rows were left out."""
     decoding = Decoding((5, 5), deaggregate=True, metadata=True)
 
     assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == []
 
 
 def test_metadata_of_an_aggregate_that_stays_whole() -> None:
-    """It is a record like any other."""
+    """It has the metadata of a plain record."""
     decoding = Decoding(metadata=True)
 
     assert metadata_of(decode_records([record(2, THREE)], TRIM_HORIZON, decoding)) == [
@@ -536,7 +536,7 @@ def test_metadata_of_an_aggregate_that_stays_whole() -> None:
 
 
 def test_record_ids_come_with_the_metadata() -> None:
-    """As the last column, null for whatever has none: plain records, and aggregates of others."""
+    """The last column has the ids; it is null in plain records and in aggregates of others."""
     tagged = aggregate(
         User("a", b"1", None, tag_field(b"kinesis_ds.id.1", b"q/0/1") + tag_field(b"r", b"4")),
         User("b", b"2", None, tag_field(b"r", b"6")),
@@ -563,7 +563,7 @@ def test_record_ids_come_with_the_metadata() -> None:
 @pytest.mark.parametrize("kind", ["AES", "none", "", 0, False, 1, [], ["KMS"], {"a": 1}])
 @pytest.mark.parametrize("decoding", [PLAIN, METADATA], ids=["plain", "metadata"])
 def test_an_unknown_encryption_is_refused(kind: object, decoding: Decoding) -> None:
-    """What Kinesis did not decrypt would go out as if it were the data."""
+    """Otherwise data that Kinesis did not decrypt would be returned as if they were plain."""
     items = [record(1), {**record(2), "EncryptionType": kind}]
 
     with pytest.raises(ProtocolError, match="encryption type") as caught:

@@ -1,4 +1,4 @@
-"""Which events are cut into columns; that they are cut rightly is in tests/property."""
+"""Which events are scanned; tests/property checks that the result is right."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MANY = [record(n) for n in range(MIN_RECORDS + 10)]
 @pytest.mark.parametrize("separators", [COMPACT, SPACED])
 @pytest.mark.parametrize("more", [{}, {"EncryptionType": "KMS"}, {"PartitionKey": None}])
 def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, Any]) -> None:
-    """AWS and the double write without spaces, LocalStack with them."""
+    """AWS and the test server write JSON without spaces, LocalStack with spaces."""
     records = [{**item, **more} for item in MANY]
     found = scan_event(event(records, separators))
 
@@ -64,8 +64,9 @@ def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, A
     ],
 )  # fmt: skip
 def test_times_of_any_form_are_what_a_parser_reads(written: str) -> None:
-    """AWS writes an exponent, the double none, others more decimals; one of another form is among
-    them, too.
+    """AWS writes an exponent, the test server none, others more decimals.
+
+    One record of another form is always among them.
     """
     for other in ("1700000000.5", "1.7000000005E9", "1700000001"):
         payload = event(MANY).replace(b"1700000000.5", other.encode(), 1)
@@ -79,7 +80,7 @@ def test_times_of_any_form_are_what_a_parser_reads(written: str) -> None:
 
 
 def test_the_double_at_wire_speed_is_cut() -> None:
-    """Or the benchmarks would measure something else."""
+    """Otherwise the benchmarks would measure something else."""
     (frame,) = Replay.of(1, MIN_RECORDS, 100).frames
     start = frame.index(b'{"')
     assert scan_event(frame[start:-4]) is not None
@@ -107,7 +108,7 @@ def test_the_double_at_wire_speed_is_cut() -> None:
     ],
 )
 def test_what_is_not_worth_it_or_not_alike_is_left_to_the_parser(payload: bytes) -> None:
-    """Never guessed."""
+    """The scan never guesses."""
     assert scan_event(payload) is None
 
 
@@ -130,7 +131,7 @@ def test_what_is_not_worth_it_or_not_alike_is_left_to_the_parser(payload: bytes)
     ],
 )
 def test_what_is_no_json_or_no_record_is_left_to_the_parser(written: bytes, instead: bytes) -> None:
-    """It knows what to say of it."""
+    """The parser then raises the right error."""
     many = [record(n) for n in [0] * MIN_RECORDS + list(range(71))]
     payload = event(many, ContinuationSequenceNumber="2" * 56)
     assert scan_event(payload) is not None
@@ -139,14 +140,14 @@ def test_what_is_no_json_or_no_record_is_left_to_the_parser(written: bytes, inst
 
 
 def test_data_of_odd_lengths_that_add_up() -> None:
-    """Base64 has its length each for itself."""
+    """The length of base64 is checked for each value, not only for all together."""
     payload = event([record(n, size=3) for n in range(0, 3 * MIN_RECORDS, 3)])
     assert scan_event(payload) is not None
     assert scan_event(payload.replace(b'"AAAA"', b'"AAA"').replace(b'"AwMD"', b'"AwMDA"')) is None
 
 
 def test_what_was_had_before_is_dropped() -> None:
-    """As from events that were parsed."""
+    """A scanned event drops old records just as a parsed event does."""
     decoded = decode_event(event(MANY), After(MANY[4]["SequenceNumber"]))
 
     assert decoded.received == len(MANY)
@@ -156,7 +157,7 @@ def test_what_was_had_before_is_dropped() -> None:
 
 
 def test_without_numpy_all_is_parsed() -> None:
-    """A cluster without NumPy reads the same records, slower."""
+    """A cluster without NumPy reads the same records, more slowly."""
     program = """
 import sys
 sys.modules["numpy"] = None

@@ -1,4 +1,4 @@
-"""Framing: bytes of a socket to messages, in whatever pieces they come."""
+"""Framing: a stream of bytes becomes messages, whatever the sizes of its chunks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse(data: bytes, step: int | None = None, max_bytes: int = 1 << 20) -> lis
 
 
 def test_messages_come_out_whole_at_every_chunk_size() -> None:
-    """However the bytes are cut, the same messages come out."""
+    """All chunk sizes give the same messages."""
     expected = parse(STREAM)
 
     assert len(expected) == 3
@@ -39,7 +39,7 @@ def test_messages_come_out_whole_at_every_chunk_size() -> None:
 
 
 def test_messages_come_out_whole_for_every_single_cut() -> None:
-    """A cut at any byte changes nothing, and what is behind it is not lost."""
+    """A cut at any byte gives the same messages and loses nothing after it."""
     expected = parse(STREAM)
 
     for cut in range(len(STREAM) + 1):
@@ -53,7 +53,7 @@ def test_messages_come_out_whole_for_every_single_cut() -> None:
 
 
 def test_the_size_is_known_after_twelve_bytes() -> None:
-    """Room can be asked for before the rest of a message is read."""
+    """Buffer space can be reserved before the rest of a message is read."""
     data = event_frame([record(1)], 1)
     parser = MessageParser()
 
@@ -69,7 +69,7 @@ def test_the_size_is_known_after_twelve_bytes() -> None:
 
 
 def test_headers_and_payload_are_those_that_were_sent() -> None:
-    """Texts are found by name, and the payload is what is left."""
+    """Text headers are found by name, and the payload follows the headers."""
     (message,) = parse(
         frame(b'{"a":1}', text_header(":message-type", "event") + text_header("ä", "ö" * 300))
     )
@@ -80,7 +80,7 @@ def test_headers_and_payload_are_those_that_were_sent() -> None:
 
 
 def test_a_message_may_be_empty() -> None:
-    """Neither headers nor payload: sixteen bytes."""
+    """A message without headers and payload has sixteen bytes."""
     (message,) = parse(frame(b""))
 
     message.check()
@@ -104,7 +104,7 @@ def test_a_message_may_be_empty() -> None:
     ],
 )
 def test_headers_of_other_types_are_passed_over(kind: int, value: bytes) -> None:
-    """Each documented type is skipped by its own length, and the texts around it are read."""
+    """Each documented type is skipped by its own length; the texts around it are read."""
     headers = text_header("a", "1") + typed_header("x", kind, value) + text_header("b", "2")
     (message,) = parse(frame(b"payload", headers))
 
@@ -129,7 +129,7 @@ def test_headers_of_other_types_are_passed_over(kind: int, value: bytes) -> None
 )
 @pytest.mark.parametrize("payload", [b"", b"{}" * 40], ids=["no payload", "payload"])
 def test_malformed_headers_are_a_protocol_error(headers: bytes, payload: bytes) -> None:
-    """Headers never run into the payload, beyond the message, or out of their types."""
+    """Headers never reach into the payload or past the message, and have only known types."""
     (message,) = parse(frame(payload, headers))
 
     message.check()
@@ -138,7 +138,7 @@ def test_malformed_headers_are_a_protocol_error(headers: bytes, payload: bytes) 
 
 
 def test_a_wrong_checksum_of_the_message_is_seen_by_check() -> None:
-    """A flipped bit anywhere behind the prelude is an error that names the size."""
+    """A flipped bit anywhere after the prelude is an error that names the size."""
     good = event_frame([record(1)], 1)
 
     for at in range(12, len(good)):
@@ -148,7 +148,7 @@ def test_a_wrong_checksum_of_the_message_is_seen_by_check() -> None:
 
 
 def test_a_wrong_checksum_of_the_prelude_ends_the_stream() -> None:
-    """A length that cannot be trusted is not waited for."""
+    """The parser does not wait for a length that it cannot trust."""
     good = initial_frame()
 
     for at in range(12):
@@ -175,7 +175,7 @@ def prelude(total: int, headers: int) -> bytes:
     ],
 )
 def test_impossible_lengths_are_refused_at_once(total: int, headers: int, said: str) -> None:
-    """Neither is a message cut short of its headers, nor one beyond the limit waited for."""
+    """Neither a message shorter than its headers nor one over the limit is waited for."""
     parser = MessageParser(max_bytes=1000)
     parser.feed(prelude(total, headers))
 
@@ -193,7 +193,7 @@ def test_a_message_of_exactly_the_limit_passes() -> None:
 
 @pytest.mark.parametrize("body", [b'{"__type":"SomethingElse"}', b"<html><body>no", b"\x00" * 64])
 def test_a_body_that_is_no_event_stream_is_told_so(body: bytes) -> None:
-    """An endpoint that answers 200 with something else is named, not waited for (F47)."""
+    """An endpoint that answers 200 with something else gets an error at once (F47)."""
     parser = MessageParser()
     parser.feed(body)
 

@@ -1,4 +1,4 @@
-"""Schemas: what the source gives, and what the sink takes."""
+"""Schemas: the columns of the source, and the columns that the sink accepts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ WITH_METADATA = StructType(
 def test_arrow_and_ddl_name_the_same_columns(
     metadata: bool, source: pa.Schema, buffered: pa.Schema
 ) -> None:
-    """The forms of the source's schema cannot drift apart, with metadata and without."""
+    """The two forms of the source's schema are the same, with metadata and without."""
     kinds = {
         "string": "string",
         "binary": "binary",
@@ -90,14 +90,14 @@ def test_arrow_and_ddl_name_the_same_columns(
 
 
 def test_metadata_comes_behind_the_other_columns() -> None:
-    """A query that names columns does not notice; the constant is the schema without."""
+    """A query that selects columns by name does not notice the new ones."""
     assert source_ddl(metadata=False) == SOURCE_DDL
     assert source_ddl(metadata=True).startswith(f"{SOURCE_DDL}, ")
     assert list(SOURCE_METADATA_SCHEMA)[: len(SOURCE_SCHEMA)] == list(SOURCE_SCHEMA)
 
 
 def test_stream_and_shard_are_added_to_each_record() -> None:
-    """A batch of a shard becomes a batch of the source with the same records in the same order."""
+    """The batch of the source has the same records in the same order."""
     batch = to_source_batch(records([1, 2, 3]).batch, "orders", "shardId-0")
 
     assert batch.schema == SOURCE_SCHEMA
@@ -123,12 +123,12 @@ def test_metadata_goes_through() -> None:
 
 
 def test_an_empty_batch_stays_empty() -> None:
-    """No record, no row."""
+    """A batch without records gives a batch without rows."""
     assert to_source_batch(records([1]).batch.slice(0, 0), "orders", "s").num_rows == 0
 
 
 def test_the_sources_own_schema_is_accepted() -> None:
-    """What ``schema()`` returned comes back and passes, each where it is the one."""
+    """The result of ``schema()`` is accepted, with metadata and without."""
     check_source_schema(SOURCE)
     check_source_schema(WITH_METADATA, metadata=True)
     with pytest.raises(SchemaError, match="subSequenceNumber bigint"):
@@ -147,7 +147,7 @@ def test_the_sources_own_schema_is_accepted() -> None:
     ids=["a part", "nothing", "more"],
 )
 def test_another_source_schema_is_refused(schema: StructType) -> None:
-    """A schema of the user's own is refused with both schemas named."""
+    """The error shows both schemas."""
     with pytest.raises(SchemaError, match=r"has the columns \(partitionKey string.*Leave out"):
         check_source_schema(schema)
 
@@ -161,12 +161,12 @@ def test_another_source_schema_is_refused(schema: StructType) -> None:
     ],
 )
 def test_sink_takes_data_with_or_without_keys(schema: StructType) -> None:
-    """Text or bytes, keys optional, in any order."""
+    """Data are text or bytes, keys are optional, in any order."""
     check_sink_schema(schema)
 
 
 def test_all_problems_of_a_sink_schema_come_together() -> None:
-    """Missing, unknown and mistyped columns are told in one error."""
+    """One error names the missing, the unknown and the mistyped columns."""
     schema = struct(partitionKey=IntegerType(), value=StringType(), explicitHashKey=LongType())
 
     with pytest.raises(SchemaError) as caught:

@@ -1,7 +1,7 @@
-"""Aggregates that nobody should have written: an error or the rows that are in them, and never
-another error, more memory than the bytes are worth, or a row that was not there.
+"""Malformed aggregates end in an error, or in the rows that are in them.
 
-What is in them is said by the class that ``protoc`` made for the KPL, out of ``aws_kinesis_agg``.
+They never end in another error, in a row that is not there, or in more memory than the bytes allow.
+The expected rows come from the class that ``protoc`` made for the KPL, in ``aws_kinesis_agg``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ RANGES = st.sampled_from([None, (0, MAX_HASH_KEY), (0, 10), (2**127, MAX_HASH_KE
 
 
 def users_by_another_parser(message: bytes) -> list[User] | None:
-    """What is in a message; None when that is not to be had."""
+    """Return the user records of a message as another parser finds them; None if malformed."""
     found = messages_pb2.AggregatedRecord()
     try:
         found.ParseFromString(message)
@@ -108,7 +108,7 @@ def users_by_another_parser(message: bytes) -> list[User] | None:
 @FUZZ
 @given(MESSAGES, RANGES)
 def test_a_message_of_any_bytes(message: bytes, hash_range: tuple[int, int] | None) -> None:
-    """Taken apart as another parser does, or refused as malformed."""
+    """The user records are those that another parser finds, or the message is refused."""
     expected = users_by_another_parser(message)
     try:
         found = parse_aggregate(sealed(message), hash_range)
@@ -132,7 +132,7 @@ def test_a_message_of_any_bytes(message: bytes, hash_range: tuple[int, int] | No
 @FUZZ
 @given(damaged(MESSAGES.map(sealed)))
 def test_an_aggregate_that_had_an_accident(data: bytes) -> None:
-    """Its sum tells: it is a plain record then, and nothing is made of it."""
+    """The checksum is wrong then, so it is a plain record."""
     whole = data.startswith(MAGIC) and sealed(data[4:-16]) == data and len(data) > 20
     try:
         assert (parse_aggregate(data, None) is not None) == whole
@@ -162,7 +162,7 @@ TAGGED = st.builds(
 def test_no_tag_makes_a_difference_but_to_ids(
     message: bytes, hash_range: tuple[int, int] | None
 ) -> None:
-    """With ids and without, an aggregate is the same rows or the same error."""
+    """With ids or without, an aggregate gives the same rows or the same error."""
 
     def outcome(ids: bool) -> tuple[object, ...]:
         try:
@@ -182,7 +182,7 @@ def test_no_tag_makes_a_difference_but_to_ids(
 
 @given(st.lists(WRONG_FIELDS | GOOD | TAGGED, min_size=1, max_size=3), st.integers(1, 20_000))
 def test_memory_is_bounded_by_the_bytes(fields: list[bytes], times: int) -> None:
-    """However often a field is repeated."""
+    """A field that is repeated very often needs no more memory than its bytes allow."""
     data = sealed(b"".join(fields) * min(times, 100_000 // (len(b"".join(fields)) + 1) + 1))
     tracemalloc.start()
     try:
@@ -207,7 +207,7 @@ POSITIONS = st.just(TRIM_HORIZON) | st.integers(0, 70).map(lambda n: After(str(n
 def test_an_event_of_aggregates(
     payload: bytes, position: Position, hash_range: tuple[int, int] | None
 ) -> None:
-    """Whatever else is wrong with it: each record comes whole, as what it is, or nothing does."""
+    """Either each record of an event is decoded whole, or none is."""
     try:
         decoded = decode_event(payload, position, Decoding(hash_range, deaggregate=True))
     except ProtocolError as exc:
@@ -228,7 +228,7 @@ def test_an_event_of_aggregates(
 
 
 def apart(item: Any, hash_range: tuple[int, int] | None) -> list[Row]:
-    """The rows of a record that may be an aggregate."""
+    """Return the rows of a record that may be an aggregate."""
     ((key, data, number, arrived),) = rows_of(item)
     message = data[4:-16]
     if len(data) <= 20 or data != sealed(message):

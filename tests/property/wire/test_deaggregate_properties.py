@@ -1,4 +1,4 @@
-"""Whatever users put into aggregates comes out again, and the same that another reader finds.
+"""What users put into aggregates comes out again, and another reader finds the same.
 
 The other reader and writer is ``aws_kinesis_agg``, which AWS publishes.
 """
@@ -44,13 +44,13 @@ def users_in(data: bytes, hash_range: tuple[int, int] | None = None) -> list[Use
 
 @given(st.lists(ANY, min_size=1, max_size=12))
 def test_what_was_put_in_comes_out(users: list[User]) -> None:
-    """Every key, hash key and byte, in order."""
+    """Every key, hash key and byte comes out, in order."""
     assert users_in(aggregate(*users)) == users
 
 
 @given(ALIKE)
 def test_what_another_writer_aggregates_we_read(users: list[User]) -> None:
-    """All of it, and in order."""
+    """All user records come out, in order."""
     writer = RecordAggregator()
     for user in users:
         assert writer.add_user_record(user.key, user.data, user.hash_key) is None
@@ -61,7 +61,7 @@ def test_what_another_writer_aggregates_we_read(users: list[User]) -> None:
 
 @given(ALIKE)
 def test_what_we_take_for_an_aggregate_another_reader_does(users: list[User]) -> None:
-    """And finds the same in it."""
+    """The other reader finds the same user records in it."""
     data = aggregate(*users)
 
     assert by_the_other_reader(data) == users == users_in(data)
@@ -71,7 +71,7 @@ def test_what_we_take_for_an_aggregate_another_reader_does(users: list[User]) ->
 def test_what_we_take_for_plain_another_reader_does(
     data: bytes, mark: bytes, users: list[User], cut: int
 ) -> None:
-    """With the mark and without, whole and cut short."""
+    """Records with the mark and without it, whole and cut short."""
     whole = aggregate(*users)
     for record_data in (mark + data, whole[: len(whole) - 1 - cut], whole + data):
         if users_in(record_data) is None:
@@ -82,7 +82,7 @@ def test_what_we_take_for_plain_another_reader_does(
 def test_each_user_record_belongs_to_exactly_one_shard(
     users: list[User], hash_range: tuple[int, int]
 ) -> None:
-    """Readers of all shards together find everything once, wherever the aggregate landed."""
+    """Readers of all shards together find each user record once, wherever the aggregate is."""
     low, high = hash_range
     parts: list[tuple[int, int]] = [(low, high)]
     if low > 0:

@@ -1,4 +1,4 @@
-"""The aggregate format: what is an aggregate, what is none, and what is neither."""
+"""Taking aggregates apart: what is an aggregate, what is a plain record, and what is an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.support.aggregates import (
     bytes_field,
     number_field,
     sealed,
-    tag_field,
     user_field,
     varint,
 )
@@ -44,7 +43,7 @@ def rows(found: Aggregate | None) -> list[tuple[str, str | None, bytes, int]]:
 
 
 def test_the_bytes_of_the_documented_format() -> None:
-    """Spelled out, so that encoder and decoder cannot be wrong together."""
+    """The bytes are written out, so that encoder and decoder cannot both be wrong."""
     message = bytes.fromhex(
         "0a0161"  # partition_key_table: "a"
         "0a036b6579"  # partition_key_table: "key"
@@ -60,7 +59,7 @@ def test_the_bytes_of_the_documented_format() -> None:
 
 
 def test_user_records_come_in_order_with_their_own_keys() -> None:
-    """Keys are shared, and any record may have an explicit hash key or none."""
+    """Records share keys, and each may have an explicit hash key or none."""
     users = [
         User("a", b"1"),
         User("schlüssel", b"\x00\xff", "0"),
@@ -74,12 +73,12 @@ def test_user_records_come_in_order_with_their_own_keys() -> None:
 
 
 def test_an_aggregate_of_nothing_holds_nothing() -> None:
-    """Keys that no record uses are no records."""
+    """Keys that no user record uses give no rows."""
     assert rows(parse_aggregate(sealed(KEY), None)) == []
 
 
 def test_fields_of_a_newer_format_are_passed_over() -> None:
-    """Tags are in the format and used by nobody; more may come."""
+    """Unknown fields and tags are ignored."""
     tag = bytes_field(4, bytes_field(1, b"name") + bytes_field(2, b"value"))
     user = number_field(1, 0) + tag + bytes_field(3, b"data") + number_field(9, 7)
 
@@ -104,8 +103,9 @@ def test_fields_of_a_newer_format_are_passed_over() -> None:
     ],
 )
 def test_without_mark_and_sum_it_is_a_plain_record(record: bytes) -> None:
-    """Bytes that happen to begin like an aggregate are the user's own; so is a message of no
-    bytes, which the KCL does not take for one either.
+    """Bytes that only begin like an aggregate are user data.
+
+    So is an aggregate with an empty message, as in the KCL.
     """
     assert parse_aggregate(record, None) is None
     assert parse_aggregate(record, LOWER) is None
@@ -175,7 +175,7 @@ def test_without_mark_and_sum_it_is_a_plain_record(record: bytes) -> None:
     ],
 )
 def test_marked_and_summed_up_rightly_it_must_be_an_aggregate(message: bytes, said: str) -> None:
-    """Nobody writes mark and sum by accident. A guess would be a gap, or a row that is none."""
+    """Mark and checksum are no accident: then a malformed content is an error, never a guess."""
     for hash_range in (None, LOWER, (0, MAX_HASH_KEY)):
         with pytest.raises(MalformedAggregateError, match=said):
             parse_aggregate(sealed(message), hash_range)
@@ -196,7 +196,7 @@ def test_marked_and_summed_up_rightly_it_must_be_an_aggregate(message: bytes, sa
     ],
 )
 def test_a_few_bytes_cannot_stand_for_all_memory(message: bytes) -> None:
-    """What is stored once is repeated in each row: that is bounded before it is done."""
+    """A key that is stored once is repeated in each row: the total is limited beforehand."""
     record = sealed(message)
     tracemalloc.start()
     try:
@@ -218,7 +218,7 @@ def test_a_few_bytes_cannot_stand_for_all_memory(message: bytes) -> None:
     ],
 )
 def test_what_producers_write_is_never_too_much(users: list[User]) -> None:
-    """The bound is far from anything that saves space."""
+    """The limit is far above anything that a real producer writes."""
     assert len(rows(parse_aggregate(aggregate(*users), None))) == len(users)
 
 
@@ -253,7 +253,7 @@ IN, OUT = User(LOW, b"in"), User(HIGH, b"out")
 def test_what_belongs_to_another_shard_is_left_out(
     users: list[User], hash_range: tuple[int, int] | None, kept: list[int]
 ) -> None:
-    """F59: the KPL sends those again, and only those for sure. Who stays keeps its number."""
+    """F59: the KPL sends exactly these user records again. The others keep their numbers."""
     found = parse_aggregate(aggregate(*users), hash_range)
 
     assert rows(found) == [(users[i].key, users[i].hash_key, users[i].data, i) for i in kept]
@@ -262,7 +262,7 @@ def test_what_belongs_to_another_shard_is_left_out(
 
 
 def test_a_key_that_is_not_used_misplaces_nothing() -> None:
-    """Neither in the table of keys nor where an explicit hash key stands before it."""
+    """Only the key that decides counts: not an unused one, not one with an explicit hash key."""
     message = bytes_field(1, HIGH.encode()) + bytes_field(1, LOW.encode()) + user_field(1, b"d")
     found = parse_aggregate(sealed(message), LOWER)
 
@@ -272,123 +272,8 @@ def test_a_key_that_is_not_used_misplaces_nothing() -> None:
 
 
 def test_a_malformed_user_record_is_told_even_among_misplaced_ones() -> None:
-    """What is left out is known to be sound, so that nothing is left out by a guess."""
+    """User records that are left out are checked too."""
     message = bytes_field(1, HIGH.encode()) + user_field(0, b"out") + user_field(5, b"what?")
 
     with pytest.raises(MalformedAggregateError):
         parse_aggregate(sealed(message), LOWER)
-
-
-# --- record ids -----------------------------------------------------------------------------------
-
-PREFIX = tag_field(b"kinesis_ds.id.1", b"query/7/0")
-# Well made, and no business of ours.
-FOREIGN = tag_field(b"trace", b"abc") + tag_field(b"r2", b"5") + bytes_field(4, bytes_field(1, b""))
-
-
-def row(number: int) -> bytes:
-    return tag_field(b"r", b"%d" % number)
-
-
-def ids(*tags: bytes) -> list[str | None] | None:
-    """Of the user records of an aggregate with these tags, which are as they were in any case."""
-    data = aggregate(*[User("k", b"%d" % i, None, each) for i, each in enumerate(tags)])
-    found = parse_aggregate(data, None, ids=True)
-    assert found is not None
-    assert found.data == [b"%d" % i for i in range(len(tags))]
-    return found.ids
-
-
-def test_the_bytes_of_a_record_id() -> None:
-    """Spelled out: streams hold them for as long as they hold records."""
-    message = bytes.fromhex(
-        "0a0161"  # partition_key_table: "a"
-        "1a2b 0800 1a00"  # records: key 0, no data
-        "221b 0a0f 6b696e657369735f64732e69642e31 1208 712d69642f332f30"  # "q-id/3/0"
-        "2208 0a0172 1203 313233"  # "r": "123"
-        "1a0c 0800 1a00 2206 0a0172 1201 39"  # "r": "9"
-    )
-
-    found = parse_aggregate(sealed(message), None, ids=True)
-    assert found is not None
-    assert found.ids == ["q-id/3/0/123", "q-id/3/0/9"]
-
-
-def test_ids_are_looked_for_only_where_they_are_wanted() -> None:
-    """Who does not want them does not pay for them."""
-    found = parse_aggregate(aggregate(User("k", b"", None, PREFIX + row(1))), None)
-
-    assert found is not None
-    assert found.ids is None
-
-
-def test_an_id_is_the_prefix_and_the_row() -> None:
-    """Whatever other tags there are, and wherever they stand."""
-    assert ids(PREFIX + row(0), row(3), row(10**18)) == [
-        "query/7/0/0",
-        "query/7/0/3",
-        f"query/7/0/{10**18}",
-    ]
-    assert ids(row(1) + FOREIGN + PREFIX, FOREIGN + row(2) + FOREIGN) == [
-        "query/7/0/1",
-        "query/7/0/2",
-    ]
-
-
-def test_who_is_left_out_takes_no_id_away() -> None:
-    """The first user record says the prefix even where it belongs to another shard."""
-    data = aggregate(
-        User(LOW, b"1", None, PREFIX + row(1)), User(HIGH, b"2", None, row(2)), User(LOW, b"3")
-    )
-    upper, lower = parse_aggregate(data, UPPER, ids=True), parse_aggregate(data, LOWER, ids=True)
-
-    assert upper is not None
-    assert upper.ids == ["query/7/0/2"]
-    assert lower is not None
-    assert lower.ids == ["query/7/0/1", None]
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(b"", id="no tag"),
-        pytest.param(FOREIGN, id="tags of others"),
-        pytest.param(tag_field(b"kinesis_ds.id.2", b"query/7/0"), id="a later version"),
-        pytest.param(tag_field(b"kinesis_ds.id.1", b""), id="empty"),
-        pytest.param(tag_field(b"kinesis_ds.id.1", b"x" * 101), id="too long"),
-        pytest.param(tag_field(b"kinesis_ds.id.1", b"x" * 200), id="a length of two bytes"),
-        pytest.param(tag_field(b"kinesis_ds.id.1", b"\xff\xfe"), id="no UTF-8"),
-        pytest.param(PREFIX + PREFIX, id="twice"),
-        pytest.param(bytes_field(4, bytes_field(1, b"kinesis_ds.id.1")), id="no value"),
-        pytest.param(bytes_field(4, PREFIX[2:-1]), id="cut short"),
-        pytest.param(number_field(4, 7), id="a number"),
-        pytest.param(bytes_field(4, b"\xff\xff"), id="no message"),
-    ],
-)
-def test_without_a_prefix_that_is_one_nobody_has_an_id(first: bytes) -> None:
-    """Rows alone say nothing, and what others put into tags is no error."""
-    assert ids(first + row(0), PREFIX + row(1), row(2)) == [None] * 3
-
-
-@pytest.mark.parametrize(
-    "tags",
-    [
-        pytest.param(b"", id="no tag"),
-        pytest.param(tag_field(b"r", b""), id="empty"),
-        pytest.param(tag_field(b"r", b"-1"), id="negative"),
-        pytest.param(tag_field(b"r", b"1e3"), id="no digits"),
-        pytest.param(tag_field(b"r", "٣".encode()), id="other digits"),
-        pytest.param(tag_field(b"r", b"1" * 20), id="too long"),
-        pytest.param(tag_field(b"r", b"1") * 2, id="twice"),
-        pytest.param(tag_field(b"r", b"1") * 3, id="three times"),
-        pytest.param(tag_field(b"R", b"1"), id="another key"),
-        pytest.param(bytes_field(4, bytes_field(1, b"r")), id="no value"),
-        pytest.param(bytes_field(4, bytes_field(1, b"r") + b"\x12"), id="no length"),
-        pytest.param(bytes_field(4, bytes_field(1, b"r") + b"\x12\x02" + b"1"), id="cut short"),
-        pytest.param(bytes_field(4, row(1)[2:] + bytes_field(3, b"")), id="more behind it"),
-        pytest.param(number_field(4, 7), id="a number"),
-    ],
-)
-def test_a_row_that_is_none_is_no_id(tags: bytes) -> None:
-    """Of that user record; the others keep theirs."""
-    assert ids(PREFIX + row(0), tags, row(2)) == ["query/7/0/0", None, "query/7/0/2"]
