@@ -113,7 +113,7 @@ def outcome(payload: bytes, position: Position, decoding: Decoding) -> object:
 
 def told(event: Event) -> tuple[object, ...]:
     found = event.records
-    records = found and (found.batch.to_pydict(), found.first, found.last, found.end)
+    records = found and (found.batch, found.first, found.last, found.end)
     return records, event.received, event.continuation, event.millis_behind, event.has_children
 
 
