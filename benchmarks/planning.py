@@ -13,15 +13,16 @@ import json
 import pickle
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from benchmarks.report import Report, arguments, table
-from kinesis_ds.agent.buffer import Held, ShardBuffer
+from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.pool import BufferPool
-from kinesis_ds.plan.limits import Limits, admit
+from kinesis_ds.plan.held import Held, Limits
+from kinesis_ds.plan.limits import admit
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset, decode_offset, encode_offset
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, Position
@@ -93,10 +94,10 @@ def measure(shards: int, repeats: int) -> dict[str, float]:
     agent = _Agent(buffers)
 
     def news() -> bool:
-        return has_news(base.streams[ARN], end.streams[ARN], agent.any_records)
+        return has_news(base.streams[ARN], end.streams[ARN], agent.hold)
 
     def limited() -> SourceOffset:
-        return admit(base, end, Limits(max_records=shards), {ARN: agent})
+        return admit(base, end, Limits(max_records=shards), {ARN: agent.hold})
 
     def planned() -> list[PlannedRange]:
         found = []
@@ -154,23 +155,11 @@ class _Agent:
     def __init__(self, buffers: dict[str, ShardBuffer]) -> None:
         self._buffers = buffers
 
-    def any_records(self, asked: Sequence[ShardRange]) -> bool:
-        return any(self._buffers[r.shard_id].count(r.start, r.end) != 0 for r in asked)
-
     def hold(
-        self, asked: Sequence[ShardRange], limits: Sequence[tuple[int | None, int | None]] = ()
-    ) -> list[Held | None]:
-        limits = limits or ((None, None),) * len(asked)
-        return [
-            self._buffers[r.shard_id].hold(r.start, r.end, *limit)
-            for r, limit in zip(asked, limits, strict=True)
-        ]
-
-    def oldest_ms(self, asked: Sequence[ShardRange]) -> list[int | None]:
-        return [self._buffers[r.shard_id].oldest_ms(r.start, r.end) for r in asked]
-
-    def first(self, wanted: ShardRange) -> Held | None:
-        return self._buffers[wanted.shard_id].first(wanted.start, wanted.end)
+        self, asked: Sequence[ShardRange], limits: Sequence[Limits] = ()
+    ) -> Iterator[Held | None]:
+        for r, limit in zip(asked, limits or (Limits(),) * len(asked), strict=True):
+            yield self._buffers[r.shard_id].hold(r.start, r.end, limit)
 
 
 def _buffers(ids: list[str]) -> dict[str, ShardBuffer]:

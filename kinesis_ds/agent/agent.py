@@ -27,16 +27,18 @@ from kinesis_ds.aws.consumers import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kinesis_ds.agent.buffer import Held, Moved
-    from kinesis_ds.agent.interface import Diagnose, Limit
+    from kinesis_ds.agent.buffer import Moved
+    from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.agent.runner import ShardRunner
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
+    from kinesis_ds.plan.held import Held
     from kinesis_ds.plan.position import Position
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
@@ -197,11 +199,6 @@ class ShardAgent:
         with self._lock:
             return {shard: runner.buffer.available for shard, runner in self._runners.items()}
 
-    def count(self, shard_id: str, start: Position, end: Position) -> int | None:
-        """Records held in ``(start, end]``; None when not all of the range is held."""
-        runner = self._runner(shard_id)
-        return runner.buffer.count(start, end) if runner is not None else None
-
     def buffer(self, shard_id: str) -> ShardBuffer | None:
         """What is held of a shard; None for one that is not read here."""
         runner = self._runner(shard_id)
@@ -211,34 +208,15 @@ class ShardAgent:
         """Where tasks get the ranges of a shard."""
         return self.address if self._runner(shard_id) is not None else None
 
-    # --- what is held, of many ranges at once ---------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------
 
-    def any_records(self, ranges: Sequence[ShardRange]) -> bool:
-        """Whether one of the ranges holds a record, or is not all held and so may hold one."""
-        return any(self.count(r.shard_id, r.start, r.end) != 0 for r in ranges)
-
-    def hold(self, ranges: Sequence[ShardRange], limits: Sequence[Limit] = ()) -> list[Held | None]:
-        """How much is held of each range, within its limits; None where not all of it is."""
-        buffers = [self.buffer(r.shard_id) for r in ranges]
-        return [
-            None if buffer is None else buffer.hold(r.start, r.end, *limit)
-            for buffer, r, limit in zip(
-                buffers, ranges, limits or ((None, None),) * len(ranges), strict=True
-            )
-        ]
-
-    def oldest_ms(self, ranges: Sequence[ShardRange]) -> list[int | None]:
-        """Arrival of the first record held of each range, in milliseconds since the epoch."""
-        buffers = [self.buffer(r.shard_id) for r in ranges]
-        return [
-            None if buffer is None else buffer.oldest_ms(r.start, r.end)
-            for buffer, r in zip(buffers, ranges, strict=True)
-        ]
-
-    def first(self, wanted: ShardRange) -> Held | None:
-        """The first record of a range, with all that shares its sequence number."""
-        buffer = self.buffer(wanted.shard_id)
-        return None if buffer is None else buffer.first(wanted.start, wanted.end)
+    def hold(
+        self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
+    ) -> Iterator[Held | None]:
+        """Look how much is held of each range, within its limits; None where not all of it is."""
+        for r, limit in zip(ranges, limits or (Limits(),) * len(ranges), strict=True):
+            runner = self._runner(r.shard_id)
+            yield None if runner is None else runner.buffer.hold(r.start, r.end, limit)
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
         """Where a reader that wants what arrived before ``until_ms`` stops, in the shards where
@@ -303,8 +281,7 @@ class ShardAgent:
             runner.buffer.close()
 
     def _runner(self, shard_id: str) -> ShardRunner | None:
-        with self._lock:
-            return self._runners.get(shard_id)
+        return self._runners.get(shard_id)  # one step: needs no lock
 
     def _served(self, shard_id: str) -> ShardBuffer:
         buffer = self.buffer(shard_id)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_ds.errors import AgentError
+from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, After, At, AtTimestamp, Position, ShardEnd, precedes
 from kinesis_ds.wire.decode import Records, sequence_numbers
 
@@ -35,20 +36,6 @@ class Moved(Protocol):
 
 def _nobody(*, news: bool) -> None:
     del news
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a buffer holds of a range.
-
-    Attributes:
-        records, nbytes: How many, and the bytes of their data and partition keys.
-        end: Behind the last of them, or the end of the range where all of it was counted.
-    """
-
-    records: int
-    nbytes: int
-    end: Position
 
 
 @dataclass(frozen=True)
@@ -122,80 +109,44 @@ class ShardBuffer:
             self._available = SHARD_END
         self._moved(news=True)
 
-    def count(self, start: Position, end: Position) -> int | None:
-        """How many records lie in ``(start, end]``; None when the buffer does not hold all of
-        it.
-        """
-        with self._lock:
-            if not self._holds(start, end):
-                return None
-            return sum(int(batch.num_rows) for batch in self._slices(start, end))
+    def hold(self, start: Position, end: Position, limits: Limits = Limits()) -> Held | None:  # noqa: B008
+        """Return how much of ``(start, end]`` is within the limits, counted from its front.
 
-    def hold(
-        self,
-        start: Position,
-        end: Position,
-        max_records: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Held | None:
-        """How much of ``(start, end]`` lies within both limits, counted from its front.
-
-        What shares a sequence number is never parted: an aggregate is within a limit, or not.
+        Records that share a sequence number are never parted: all of an aggregate is within a
+        limit, or nothing.
 
         Returns:
-            What was counted; None when the buffer does not hold all of the range.
+            None when the buffer does not hold all of the range.
         """
         with self._lock:
             if not self._holds(start, end):
                 return None
-            batches = list(self._slices(start, end))
-        counted = rows = 0
-        behind: Position = start
+            batches = list(self._slices(start, end)) if self._chunks else ()
+        if not batches:
+            return Held(0, 0, end)
+        max_records, max_bytes, at_least_one = limits
+        oldest_ms = _arrival_ms(batches[0], 0)
+        nbytes = rows = 0
+        last: pa.RecordBatch | None = None
         for batch in batches:
-            nbytes = _payload_bytes(batch)
-            fits = (max_records is None or rows + batch.num_rows <= max_records) and (
-                max_bytes is None or counted + nbytes <= max_bytes
+            size = _payload_bytes(batch)
+            if (max_records is None or rows + batch.num_rows <= max_records) and (
+                max_bytes is None or nbytes + size <= max_bytes
+            ):
+                rows, nbytes, last = rows + batch.num_rows, nbytes + size, batch
+                continue
+            taken = _rows_within(
+                batch,
+                None if max_records is None else max_records - rows,
+                None if max_bytes is None else max_bytes - nbytes,
             )
-            if not fits:
-                taken = _rows_within(
-                    batch,
-                    None if max_records is None else max_records - rows,
-                    None if max_bytes is None else max_bytes - counted,
-                )
-                if taken:
-                    front = batch.slice(0, taken)
-                    rows, counted = rows + taken, counted + _payload_bytes(front)
-                    behind = _behind(front)
-                return Held(rows, counted, behind)
-            rows, counted = rows + batch.num_rows, counted + nbytes
-            behind = _behind(batch)
-        return Held(rows, counted, end)
-
-    def first(self, start: Position, end: Position) -> Held | None:
-        """The first record in ``(start, end]``, with all that shares its sequence number.
-
-        Returns:
-            None when there is no record, or the buffer does not hold all of the range.
-        """
-        with self._lock:
-            if not self._holds(start, end):
-                return None
-            batch = next(self._slices(start, end), None)
-        if batch is None:
-            return None
-        numbers = batch.column(2)
-        rows = next(
-            (i for i in range(1, batch.num_rows) if numbers[i].as_py() != numbers[0].as_py()),
-            batch.num_rows,
-        )
-        front = batch.slice(0, rows)
-        return Held(rows, _payload_bytes(front), _behind(front))
-
-    def oldest_ms(self, start: Position, end: Position) -> int | None:
-        """Arrival of the first record held in ``(start, end]``, in milliseconds since the epoch."""
-        with self._lock:
-            batch = next(self._slices(start, end), None)
-        return None if batch is None else _arrival_ms(batch, 0)
+            if not rows and not taken and at_least_one:
+                taken = _rows_of_the_first(batch)
+            if taken:
+                last = batch.slice(0, taken)
+                rows, nbytes = rows + taken, nbytes + _payload_bytes(last)
+            return Held(rows, nbytes, start if last is None else _behind(last), oldest_ms)
+        return Held(rows, nbytes, end, oldest_ms)
 
     def until(self, ms: int) -> Position | None:
         """The position before the first record held that arrived at ``ms`` or later; None where
@@ -310,6 +261,14 @@ def _rows_within(batch: pa.RecordBatch, max_records: int | None, max_bytes: int 
     while 0 < rows < batch.num_rows and numbers[rows].as_py() == numbers[rows - 1].as_py():
         rows -= 1
     return rows
+
+
+def _rows_of_the_first(batch: pa.RecordBatch) -> int:
+    """How many rows share the sequence number of the first."""
+    numbers = batch.column(2)
+    first = numbers[0].as_py()
+    rows = range(1, batch.num_rows)
+    return next((i for i in rows if numbers[i].as_py() != first), batch.num_rows)
 
 
 def _behind(batch: pa.RecordBatch) -> After:

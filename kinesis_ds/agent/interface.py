@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from kinesis_ds.agent.buffer import Held
     from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
+    from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.position import Position
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     # Coroutine function: a shard's id to the error that explains its refusals, or None.
     Diagnose = Callable[[str], Awaitable[KinesisConnectorError | None]]
-    # Of one range: at most so many records, at most so many bytes; None where there is no limit.
-    Limit = tuple[int | None, int | None]
 
 
 class Agent(Protocol):
@@ -53,21 +51,17 @@ class Agent(Protocol):
 
     # --- from any thread but the loop's; answered within a deadline -----------------------------
 
-    def any_records(self, ranges: Sequence[ShardRange]) -> bool:
-        """Whether one of the ranges holds a record, or is not all held and so may hold one."""
+    def hold(
+        self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
+    ) -> Iterable[Held | None]:
+        """Return how much is held of each range, within its limits; None where not all of it is.
 
-    def hold(self, ranges: Sequence[ShardRange], limits: Sequence[Limit] = ()) -> list[Held | None]:
-        """How much is held of each range, within its limits; as ``ShardBuffer.hold``.
+        Take the answers at once, and no more of them than you need: an agent in this process looks
+        at a range only when its answer is taken.
 
         Args:
-            limits: One for each range; none at all where there are no limits.
+            limits: One for each range; empty if there are none.
         """
-
-    def oldest_ms(self, ranges: Sequence[ShardRange]) -> list[int | None]:
-        """Arrival of the first record held of each range, in milliseconds since the epoch."""
-
-    def first(self, wanted: ShardRange) -> Held | None:
-        """The first record of a range, with all that shares its sequence number."""
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
         """Where a reader that wants what arrived before ``until_ms`` stops, in the shards where

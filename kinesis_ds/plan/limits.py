@@ -1,10 +1,11 @@
-"""How much of what is there a batch takes, where a trigger has limits. Pure."""
+"""Decide how much a batch takes of what is there, when a trigger has limits. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.offsets import SourceOffset
 from kinesis_ds.plan.position import (
     TRIM_HORIZON,
@@ -15,40 +16,9 @@ from kinesis_ds.plan.ranges import ShardRange, ranges
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kinesis_ds.plan.held import Held, Hold
+
 Name = TypeVar("Name")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of one batch; None where there is none."""
-
-    max_records: int | None = None
-    max_bytes: int | None = None
-
-
-class Held(Protocol):
-    """As :class:`kinesis_ds.agent.buffer.Held`."""
-
-    @property
-    def records(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def end(self) -> Position: ...
-
-
-class Holder(Protocol):
-    """What an agent tells of the records it holds, as :class:`kinesis_ds.agent.interface.Agent`."""
-
-    def hold(
-        self,
-        ranges: Sequence[ShardRange],
-        limits: Sequence[tuple[int | None, int | None]] = (),
-    ) -> Sequence[Held | None]: ...
-
-    def oldest_ms(self, ranges: Sequence[ShardRange]) -> Sequence[int | None]: ...
-
-    def first(self, wanted: ShardRange) -> Held | None: ...
 
 
 class _Name(NamedTuple):
@@ -61,43 +31,47 @@ class _Backlog:
     span: ShardRange
     records: int
     nbytes: int
+    oldest_ms: int
 
 
 def admit(
     base: SourceOffset,
     following: SourceOffset,
     limits: Limits,
-    holders: Mapping[str, Holder],
+    holds: Mapping[str, Hold],
 ) -> SourceOffset:
-    """As much of the batch from ``base`` to ``following`` as the limits allow.
+    """Return as much of the batch from ``base`` to ``following`` as the limits allow.
 
-    Shared out fairly over the shards of all streams; where not each can have some, those come first
-    whose records have waited longest. What shares a sequence number is not parted, and a record (or
-    an aggregate) larger than a limit comes alone, or reading would stand still. Of a range that is
-    not held (any more) nothing is taken: how much it is, nobody knows.
+    The limits are shared out fairly over the shards of all streams; where not each can have some,
+    those come first whose records have waited longest. What shares a sequence number is not parted,
+    and a record (or an aggregate) larger than a limit comes alone, or reading would stand still.
+    Nothing is taken of a range that is not held (any more): nobody knows how much it is.
+
+    The agents of a stream are asked twice at most.
 
     Args:
-        holders: By stream, who holds the records of its shards.
+        holds: By stream ARN, what asks the agents of the stream.
     """
     if limits.max_records is None and limits.max_bytes is None:
         return following
-    backlog, order, unknown = _backlog(base, following, holders)
+    backlog, unknown = _backlog(base, following, holds)
+    order = list(backlog)
     records = _shares(limits.max_records, {n: b.records for n, b in backlog.items()}, order)
     nbytes = _shares(limits.max_bytes, {n: b.nbytes for n, b in backlog.items()}, order)
-    ends: dict[_Name, Position] = dict(unknown)
-    took = False
+    # The first may take a record that is larger than its share. It counts if nobody takes another.
+    shares = {n: Limits(records[n], nbytes[n], at_least_one=n == order[0]) for n in order}
+    taken: dict[_Name, Held | None] = {}
     for arn, names in _by_stream(order).items():
-        held = holders[arn].hold(
-            [backlog[name].span for name in names],
-            [(records[name], nbytes[name]) for name in names],
-        )
-        for name, part in zip(names, held, strict=True):
-            ends[name] = part.end if part is not None else backlog[name].span.start
-            took = took or (part is not None and part.records > 0)
-    if order and not took:
-        span = backlog[order[0]].span
-        alone = holders[order[0].stream_arn].first(span)
-        ends[order[0]] = alone.end if alone is not None else span.start
+        spans = [backlog[name].span for name in names]
+        answers = holds[arn](spans, [shares[name] for name in names])
+        taken.update(zip(names, answers, strict=True))
+    some = any(
+        held is not None and held.records for name, held in taken.items() if name != order[0]
+    )
+    ends: dict[_Name, Position] = dict(unknown)
+    for name, held in taken.items():
+        refused = held is None or (some and _exceeds(held, shares[name]))
+        ends[name] = backlog[name].span.start if held is None or refused else held.end
     streams = {}
     for arn, stream in following.streams.items():
         shards = dict(stream.shards)
@@ -113,30 +87,32 @@ def admit(
     return SourceOffset(streams)
 
 
+def _exceeds(held: Held, limits: Limits) -> bool:
+    return (limits.max_records is not None and held.records > limits.max_records) or (
+        limits.max_bytes is not None and held.nbytes > limits.max_bytes
+    )
+
+
 def _backlog(
-    base: SourceOffset, following: SourceOffset, holders: Mapping[str, Holder]
-) -> tuple[dict[_Name, _Backlog], list[_Name], dict[_Name, Position]]:
-    """What each shard has, the shards in the order in which their records came, and where those
+    base: SourceOffset, following: SourceOffset, holds: Mapping[str, Hold]
+) -> tuple[dict[_Name, _Backlog], dict[_Name, Position]]:
+    """Return what each shard has, those first whose records came first; and where those shards
     stay of which that is not known.
     """
     backlog: dict[_Name, _Backlog] = {}
-    ages: dict[_Name, int] = {}
     unknown: dict[_Name, Position] = {}
     for arn, stream in following.streams.items():
         if arn not in base.streams:
             continue
         spans = ranges(base.streams[arn], stream)
-        filled = []
-        for span, held in zip(spans, holders[arn].hold(spans), strict=True):
+        for span, held in zip(spans, holds[arn](spans), strict=True):
             name = _Name(arn, span.shard_id)
             if held is None:
                 unknown[name] = span.start
             elif held.records:
-                backlog[name] = _Backlog(span, held.records, held.nbytes)
-                filled.append(span)
-        for span, oldest in zip(filled, holders[arn].oldest_ms(filled), strict=True):
-            ages[_Name(arn, span.shard_id)] = oldest or 0
-    return backlog, sorted(backlog, key=lambda name: (ages[name], name)), unknown
+                backlog[name] = _Backlog(span, held.records, held.nbytes, held.oldest_ms or 0)
+    oldest_first = sorted(backlog, key=lambda name: (backlog[name].oldest_ms, name))
+    return {name: backlog[name] for name in oldest_first}, unknown
 
 
 def _by_stream(names: Sequence[_Name]) -> dict[str, list[_Name]]:
@@ -153,8 +129,10 @@ def _shares(
 
 
 def share_out(limit: int, wanted: Mapping[Name, int], order: Sequence[Name]) -> dict[Name, int]:
-    """Divide a limit among those who want parts of it: nobody gets more than he wants, nor less
-    than another who wants more, but for the remainder, which goes to the first in ``order``.
+    """Divide a limit among those who want parts of it.
+
+    Nobody gets more than he wants, nor less than another who wants more. The remainder of the
+    division goes to the first in ``order``, one each.
 
     Args:
         order: All of ``wanted``, the most urgent first.

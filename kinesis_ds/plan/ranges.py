@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.position import (
     TRIM_HORIZON,
     Position,
@@ -15,10 +16,14 @@ from kinesis_ds.plan.position import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from kinesis_ds.plan.held import Hold
     from kinesis_ds.plan.offsets import StreamOffset
     from kinesis_ds.plan.shards import ShardMap
+
+_ASKED_FIRST = 64
+_ANY = Limits(max_records=1, at_least_one=True)
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ def advance(
     *,
     parents_first: bool = True,
 ) -> StreamOffset:
-    """The furthest offset that may follow ``base``.
+    """Return the furthest offset that may follow ``base``.
 
     Unless ``parents_first`` is off, a child shard moves only when ``base`` says that all its
     parents are read to the end: then records of one key stay in order across batches. The tombstone
@@ -64,22 +69,30 @@ def advance(
     return base.with_shards(shards)
 
 
-def has_news(
-    base: StreamOffset,
-    following: StreamOffset,
-    any_records: Callable[[Sequence[ShardRange]], bool],
-) -> bool:
-    """Whether a batch from ``base`` to ``following`` would do anything for the query.
+def has_news(base: StreamOffset, following: StreamOffset, hold: Hold) -> bool:
+    """Return whether a batch from ``base`` to ``following`` would do anything for the query.
 
     Records do; so does a shard newly at its end, because its children wait for that to be logged. A
     position that moved over silence does not.
     """
     found = ranges(base, following)
-    return any(isinstance(r.end, ShardEnd) for r in found) or (bool(found) and any_records(found))
+    return any(isinstance(r.end, ShardEnd) for r in found) or any_records(found, hold)
+
+
+def any_records(wanted: Sequence[ShardRange], hold: Hold) -> bool:
+    """Return whether one of the ranges holds a record, or is not all held and so may hold one."""
+    # Of a busy stream the first few tell, and an answer may be a message to another process.
+    parts = (wanted[:_ASKED_FIRST], wanted[_ASKED_FIRST:])
+    return any(
+        held is None or held.records > 0
+        for part in parts
+        if part
+        for held in hold(part, [_ANY] * len(part))
+    )
 
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[ShardRange]:
-    """The ranges of a batch, by shard; shards that did not move are left out."""
+    """Return the ranges of a batch, ordered by shard id, without shards that did not move."""
     found = []
     for shard_id in sorted(end.shards):
         low = start.shards.get(shard_id, TRIM_HORIZON)

@@ -9,7 +9,8 @@ from kinesis_ds.agent.remote.processes import AgentProcesses
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.plan.batch import everything_until
-from kinesis_ds.plan.limits import Limits, admit
+from kinesis_ds.plan.held import Limits
+from kinesis_ds.plan.limits import admit
 from kinesis_ds.plan.offsets import InitialOffset, Offset, SourceOffset, StreamOffset, encode_offset
 from kinesis_ds.plan.ranges import ranges
 from kinesis_ds.reader.progress import progress_report
@@ -177,7 +178,8 @@ class Coordinator:
             for arn, stream in streams.items()
         ):
             limits = Limits(self._options.max_records, self._options.max_bytes)
-            following = admit(known, following, limits, {a: s.agent for a, s in streams.items()})
+            holds = {arn: stream.agent.hold for arn, stream in streams.items()}
+            following = admit(known, following, limits, holds)
             if following == base:
                 return base  # who held what had come is gone; it comes again
         elif not (overdue and encode_offset(following) != encode_offset(base)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.aws.streams import list_shards
 from kinesis_ds.plan.position import TRIM_HORIZON, precedes
-from kinesis_ds.plan.ranges import ShardRange, advance, has_news
+from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.reader.discovery import Discovery
 from kinesis_ds.reader.planning import plan_stream
@@ -133,9 +133,7 @@ class OpenStream:
 
     def has_news(self, base: StreamOffset, following: StreamOffset) -> bool:
         """Return True if a batch from ``base`` to ``following`` would do anything for the query."""
-        return base.created_ms != following.created_ms or has_news(
-            base, following, self.agent.any_records
-        )
+        return base.created_ms != following.created_ms or has_news(base, following, self.agent.hold)
 
     def reached(self, base: StreamOffset, until: Until) -> bool:
         """Return True if ``base`` has all that arrived before ``until`` in the known shards."""
@@ -163,7 +161,7 @@ class OpenStream:
             if precedes(start, target):
                 unread.append(ShardRange(shard_id, start, target))
         # Only silence may lie between. What came since the offset was made is no silence.
-        return not (unread and self.agent.any_records(unread))
+        return not any_records(unread, self.agent.hold)
 
     async def knows_all_shards(self) -> bool:
         """Return True if Kinesis lists no unknown shard; else make discovery look soon.

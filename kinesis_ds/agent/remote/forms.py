@@ -11,6 +11,7 @@ from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.options.aws import AwsOptions
 from kinesis_ds.options.read import PollingOptions
+from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.position import parse_position
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard
@@ -96,7 +97,7 @@ POSITIONS = _values_of(POSITION)
 SHARD = Form(_shard_to_wire, _shard_from_wire)
 RANGE = Form(lambda r: [r.shard_id, str(r.start), str(r.end)], _range_from_wire)
 RANGES = _tuple_of(RANGE)
-LIMITS = Form(lambda value: value, lambda raw: tuple((rows, size) for rows, size in raw))
+LIMITS = _tuple_of(Form(list, lambda raw: Limits(*raw)))
 ERROR = Form(lambda e: [type(e).__name__, e.message, e.remedy, e.code], _error_from_wire)
 OPTIONAL_ERROR = _optional(ERROR)
 ERRORS = _values_of(ERROR)

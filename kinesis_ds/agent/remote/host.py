@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from kinesis_ds.agent.buffer import Held, Moved
+    from kinesis_ds.agent.buffer import Moved
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.held import Held
 
 logger = logging.getLogger(__name__)
 
@@ -167,14 +168,8 @@ class _Host:
         if agent is None:
             return None
         match question:
-            case messages.AnyRecords(_, _, ranges):
-                return agent.any_records(ranges)
             case messages.Hold(_, _, ranges, limits):
                 return [held_to_wire(held) for held in agent.hold(ranges, limits)]
-            case messages.OldestMs(_, _, ranges):
-                return agent.oldest_ms(ranges)
-            case messages.First(_, _, wanted):
-                return held_to_wire(agent.first(wanted))
             case messages.Targets(_, _, until_ms, host_ms):
                 targets = agent.targets(until_ms, host_ms)
                 return {shard: str(position) for shard, position in targets.items()}
@@ -238,4 +233,6 @@ class _Host:
 
 def held_to_wire(held: Held | None) -> list[Any] | None:
     """Return it as an answer carries it: records, bytes and end position; None as None."""
-    return None if held is None else [held.records, held.nbytes, str(held.end)]
+    if held is None:
+        return None
+    return [held.records, held.nbytes, str(held.end), held.oldest_ms]

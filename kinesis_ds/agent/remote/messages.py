@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.held import Limits
     from kinesis_ds.plan.position import Position
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
@@ -141,43 +142,16 @@ class Question(Message):
 
 
 @dataclass(frozen=True)
-class AnyRecords(Question):
-    """Ask whether one of the ranges holds a record. Answer: a bool."""
-
-    agent: int
-    ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
-
-
-@dataclass(frozen=True)
 class Hold(Question):
     """Ask how much is held of each range. Answer: for each range what ``held_to_wire`` returns.
 
     Attributes:
-        limits: For each range the most records and the most bytes that are counted, None where
-            there is no limit; empty when no range has limits.
+        limits: One for each range; empty when no range has limits.
     """
 
     agent: int
     ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
-    limits: tuple[tuple[int | None, int | None], ...] = field(metadata={"form": forms.LIMITS})
-
-
-@dataclass(frozen=True)
-class OldestMs(Question):
-    """Ask when the first record held of each range arrived. Answer: milliseconds since the epoch,
-    or None, for each range.
-    """
-
-    agent: int
-    ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
-
-
-@dataclass(frozen=True)
-class First(Question):
-    """Ask for the size of a range's first record. Answer: what ``held_to_wire`` returns."""
-
-    agent: int
-    wanted: ShardRange = field(metadata={"form": forms.RANGE})
+    limits: tuple[Limits, ...] = field(metadata={"form": forms.LIMITS})
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kinesis_ds.agent.buffer import Held
 from kinesis_ds.agent.remote import messages
+from kinesis_ds.plan.held import Held
 from kinesis_ds.plan.position import Position, ShardEnd, parse_position, precedes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kinesis_ds.agent.interface import Diagnose, Limit
+    from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
+    from kinesis_ds.plan.held import Limits
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.ticket import AgentAddress
@@ -233,36 +234,32 @@ class RemoteAgent:
 
     # --- from any thread but the loop's, one round trip -----------------------------------------
 
-    def any_records(self, ranges: Sequence[ShardRange]) -> bool:
-        """Whether one of the ranges holds a record, or is not all held and so may hold one."""
-        by_process = self._by_process(ranges)
-        if None in by_process:
-            return True
-        answers = self._ask(
-            by_process, lambda mine: messages.AnyRecords(0, self.number, tuple(mine)), ranges
+    def hold(
+        self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
+    ) -> list[Held | None]:
+        """Return how much is held of each range, within its limits; None where not all of it is."""
+        mine: dict[int, list[int]] = {}
+        with self._lock:
+            for i, wanted in enumerate(ranges):
+                owner = self._shards.get(wanted.shard_id)
+                if owner is not None:
+                    mine.setdefault(owner.process, []).append(i)
+        answers = self._processes.ask(
+            {
+                process: messages.Hold(
+                    0,
+                    self.number,
+                    tuple(ranges[i] for i in indexes),
+                    tuple(limits[i] for i in indexes) if limits else (),
+                )
+                for process, indexes in mine.items()
+            }
         )
-        return any(answer is not False for answer in answers.values())
-
-    def hold(self, ranges: Sequence[ShardRange], limits: Sequence[Limit] = ()) -> list[Held | None]:
-        """How much is held of each range, within its limits; None where not all of it is."""
-        given = dict(zip((r.shard_id for r in ranges), limits, strict=False))
-
-        def question(mine: list[ShardRange]) -> messages.Question:
-            of_mine = tuple(given[r.shard_id] for r in mine) if given else ()
-            return messages.Hold(0, self.number, tuple(mine), of_mine)
-
-        return [_held(raw) for raw in self._each(ranges, question)]
-
-    def oldest_ms(self, ranges: Sequence[ShardRange]) -> list[int | None]:
-        """Arrival of the first record held of each range, in milliseconds since the epoch."""
-        return self._each(ranges, lambda mine: messages.OldestMs(0, self.number, tuple(mine)))
-
-    def first(self, wanted: ShardRange) -> Held | None:
-        """The first record of a range, with all that shares its sequence number."""
-        answers = self._ask(
-            self._by_process([wanted]), lambda _: messages.First(0, self.number, wanted), [wanted]
-        )
-        return next((_held(answer) for answer in answers.values()), None)
+        found: list[Held | None] = [None] * len(ranges)
+        for process, answer in answers.items():
+            for i, raw in zip(mine[process], answer or (), strict=False):
+                found[i] = _held(raw)
+        return found
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
         """Where a reader that wants what arrived before ``until_ms`` stops, where that is known."""
@@ -294,51 +291,12 @@ class RemoteAgent:
         self._closed = True
         self._processes.forget(self.number)
 
-    # --- asking ---------------------------------------------------------------------------------
-
-    def _by_process(self, ranges: Sequence[ShardRange]) -> dict[int | None, list[int]]:
-        """Return, by process, the indexes of its ranges; under None those of unknown shards."""
-        found: dict[int | None, list[int]] = {}
-        with self._lock:
-            for i, wanted in enumerate(ranges):
-                owner = self._shards.get(wanted.shard_id)
-                found.setdefault(None if owner is None else owner.process, []).append(i)
-        return found
-
-    def _ask(
-        self,
-        by_process: Mapping[int | None, list[int]],
-        question: Callable[[list[ShardRange]], messages.Question],
-        ranges: Sequence[ShardRange],
-    ) -> dict[int, Any]:
-        return self._processes.ask(
-            {
-                process: question([ranges[i] for i in mine])
-                for process, mine in by_process.items()
-                if process is not None
-            }
-        )
-
-    def _each(
-        self,
-        ranges: Sequence[ShardRange],
-        question: Callable[[list[ShardRange]], messages.Question],
-    ) -> list[Any]:
-        """Return an answer for each range; None where the process that held it is gone."""
-        by_process = self._by_process(ranges)
-        answers = self._ask(by_process, question, ranges)
-        found: list[Any] = [None] * len(ranges)
-        for process, answer in answers.items():
-            for i, value in zip(by_process[process], answer or (), strict=False):
-                found[i] = value
-        return found
-
 
 def _held(raw: Any) -> Held | None:
     if raw is None:
         return None
-    records, nbytes, end = raw
-    return Held(records, nbytes, parse_position(end))
+    records, nbytes, end, oldest_ms = raw
+    return Held(records, nbytes, parse_position(end), oldest_ms)
 
 
 def _counters_of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:

@@ -69,13 +69,14 @@ class BufferAgainstList(RuleBasedStateMachine):
         if start == TRIM_HORIZON and self.buffer.start != TRIM_HORIZON:
             reaches_back = False
         reached = self.ended or (not to_end and self._reached(high))
-        count = self.buffer.count(start, end)
+        held = self.buffer.hold(start, end)
 
         if not (reaches_back and reached):
-            assert count is None
+            assert held is None
             return
         expected = [n for n in self.numbers if low < n and (to_end or n <= high)]
-        assert count == len(expected)
+        assert held is not None
+        assert held.records == len(expected)
         got = [n for batch in self.buffer.read(start, end) for n in sequence_numbers(batch)]
         assert got == expected
 

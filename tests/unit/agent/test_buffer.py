@@ -9,9 +9,10 @@ import pytest
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.errors import AgentError, InternalError
+from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.wire.decode import sequence_numbers
-from tests.support.builders import records
+from tests.support.builders import ARRIVED_S, records
 
 
 class Asker:
@@ -258,14 +259,19 @@ def filled(start: Position = TRIM_HORIZON, *, available: Position | None = None)
     return buffer
 
 
+def count(buffer: ShardBuffer, start: Position, end: Position) -> int | None:
+    held = buffer.hold(start, end)
+    return None if held is None else held.records
+
+
 def held(buffer: ShardBuffer, start: Position, end: Position) -> list[int] | None:
-    count = buffer.count(start, end)
-    if count is None:
+    rows = count(buffer, start, end)
+    if rows is None:
         with pytest.raises(AgentError, match=r"the agent holds .* not "):
             buffer.read(start, end)
         return None
     found = [n for batch in buffer.read(start, end) for n in sequence_numbers(batch)]
-    assert len(found) == count
+    assert len(found) == rows
     return found
 
 
@@ -316,10 +322,10 @@ def test_numbers_and_times_have_no_order() -> None:
     buffer = ShardBuffer("s", AtTimestamp(1000), BufferPool(1000))
     buffer.append(records([10, 20]), After("20"), 0)
 
-    assert buffer.count(After("10"), After("20")) is None
-    assert buffer.count(AtTimestamp(1000), AtTimestamp(2000)) is None
+    assert count(buffer, After("10"), After("20")) is None
+    assert count(buffer, AtTimestamp(1000), AtTimestamp(2000)) is None
     buffer.free(After("10"))
-    assert buffer.count(After("10"), After("20")) == 1
+    assert count(buffer, After("10"), After("20")) == 1
 
 
 def test_a_time_that_moves_on_over_silence_holds_nothing() -> None:
@@ -328,13 +334,13 @@ def test_a_time_that_moves_on_over_silence_holds_nothing() -> None:
     buffer.append(None, AtTimestamp(1500), 0)
     buffer.append(None, AtTimestamp(2000), 0)
 
-    assert buffer.count(AtTimestamp(1000), AtTimestamp(2000)) == 0
-    assert buffer.count(AtTimestamp(1000), AtTimestamp(2001)) is None
+    assert count(buffer, AtTimestamp(1000), AtTimestamp(2000)) == 0
+    assert count(buffer, AtTimestamp(1000), AtTimestamp(2001)) is None
     buffer.free(AtTimestamp(1500))
     buffer.append(records([10]), After("10"), 0)
-    assert buffer.count(AtTimestamp(1500), AtTimestamp(2000)) == 0
-    assert buffer.count(AtTimestamp(1500), After("10")) == 1
-    assert buffer.count(AtTimestamp(1000), AtTimestamp(1500)) is None
+    assert count(buffer, AtTimestamp(1500), AtTimestamp(2000)) == 0
+    assert count(buffer, AtTimestamp(1500), After("10")) == 1
+    assert count(buffer, AtTimestamp(1000), AtTimestamp(1500)) is None
 
 
 def test_the_end_of_the_shard_is_behind_everything() -> None:
@@ -470,3 +476,59 @@ def test_what_was_freed_before_it_came_takes_no_room() -> None:
     assert held(buffer, After("30"), After("60")) == [40, 50, 60]
     buffer.free(After("60"))
     assert (pool.statistics().used_bytes, pool.statistics().used_records) == (0, 0)
+
+
+# --- how much lies within limits ----------------------------------------------------------------
+
+# Data and partition key of each record.
+SIZE = len(b"data") + len("key")
+ARRIVED_MS = int(ARRIVED_S * 1000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows", "end"),
+    [
+        pytest.param(Limits(), 6, After("65"), id="none: the end of the range"),
+        pytest.param(Limits(6), 6, After("65"), id="all are within it"),
+        pytest.param(Limits(3), 3, After("30"), id="inside a chunk"),
+        pytest.param(Limits(4), 4, After("40"), id="at the end of a chunk"),
+        pytest.param(Limits(None, 2 * SIZE), 2, After("20"), id="bytes"),
+        pytest.param(Limits(None, SIZE - 1), 0, TRIM_HORIZON, id="the first is too large"),
+        pytest.param(
+            Limits(None, SIZE - 1, at_least_one=True), 1, After("10"), id="and yet it comes"
+        ),
+        pytest.param(Limits(0, at_least_one=True), 1, After("10"), id="whichever the limit"),
+        pytest.param(
+            Limits(3, 9 * SIZE, at_least_one=True), 3, After("30"), id="no more than that"
+        ),
+    ],
+)
+def test_hold_counts_from_the_front_within_both_limits(
+    limits: Limits, rows: int, end: Position
+) -> None:
+    """And tells when the oldest record came, whether it is within them or not."""
+    held = filled().hold(TRIM_HORIZON, After("65"), limits)
+
+    assert held is not None
+    assert (held.records, held.nbytes) == (rows, rows * SIZE)
+    assert (held.end, held.oldest_ms) == (end, ARRIVED_MS)
+
+
+def test_what_shares_a_sequence_number_comes_together_or_not_at_all() -> None:
+    """The user records of an aggregate have one number."""
+    buffer = ShardBuffer("s", TRIM_HORIZON, BufferPool(1 << 20))
+    buffer.append(records([10, 10, 10, 20]), After("20"), 0)
+
+    def rows(limits: Limits) -> int:
+        held = buffer.hold(TRIM_HORIZON, After("20"), limits)
+        assert held is not None
+        return held.records
+
+    assert rows(Limits(2)) == 0
+    assert rows(Limits(2, at_least_one=True)) == 3
+    assert rows(Limits(3, at_least_one=True)) == 3
+
+
+def test_of_silence_nothing_is_held_and_it_has_no_oldest_record() -> None:
+    """The range is known all the same."""
+    assert filled().hold(After("60"), After("65"), Limits(1)) == Held(0, 0, After("65"), None)

@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_ds.plan.batch import everything_until
+from kinesis_ds.plan.held import Held
 from kinesis_ds.plan.limits import share_out
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
-from kinesis_ds.plan.ranges import ShardRange, advance, has_news, ranges
+from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news, ranges
 from kinesis_ds.plan.start import InitialPosition, Latest, first_positions, pin_now_ms
 from tests.support.builders import listing, shard
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from kinesis_ds.plan.held import Hold, Limits
     from kinesis_ds.plan.shards import ShardMap
 
 OPEN = listing(shard("a"), shard("b"))
@@ -242,8 +244,15 @@ def test_advance_leaves_its_base_alone() -> None:
 # --- whether there is anything to do ------------------------------------------------------------
 
 
-def held(**counts: int | None) -> object:
-    return lambda ranges: any(counts[r.shard_id] != 0 for r in ranges)
+def hold(**counts: int | None) -> Hold:
+    """An agent that holds so many records of each shard; None: not all of the range."""
+
+    def ask(ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()) -> list[Held | None]:
+        assert len(limits) == len(ranges)
+        found = [(r.end, counts[r.shard_id]) for r in ranges]
+        return [None if count is None else Held(count, count, end) for end, count in found]
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -269,7 +278,29 @@ def test_has_news(
     base: StreamOffset, following: StreamOffset, counts: dict[str, int | None], *, expected: bool
 ) -> None:
     """Records and ends of shards are news; silence is not."""
-    assert has_news(base, following, held(**counts)) is expected  # type: ignore[arg-type]
+    assert has_news(base, following, hold(**counts)) is expected
+
+
+def test_a_record_anywhere_is_found_and_few_are_asked_about_where_the_first_has_one() -> None:
+    """An agent in another process is not asked about thousands of ranges to tell that one moved."""
+    wanted = [ShardRange(f"s{i}", TRIM, After("1")) for i in range(1000)]
+
+    def asked(rich: int) -> int:
+        counts = {r.shard_id: int(i == rich) for i, r in enumerate(wanted)}
+        about: list[ShardRange] = []
+
+        def ask(
+            ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
+        ) -> Iterable[Held | None]:
+            about.extend(ranges)
+            return hold(**counts)(ranges, limits)
+
+        assert any_records(wanted, ask)
+        return len(about)
+
+    assert asked(rich=0) < 100
+    assert asked(rich=999) == 1000
+    assert not any_records(wanted, hold(**{r.shard_id: 0 for r in wanted}))
 
 
 # --- the ranges of a batch ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from kinesis_ds.errors import AccessError, AgentError, InternalError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.options.aws import AwsOptions
 from kinesis_ds.options.read import PollingOptions
+from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard
@@ -38,11 +39,8 @@ MESSAGES = [
     messages.MarkClosed(1, "s"),
     messages.Free(1, {"s": SHARD_END, "t": After(NUMBER, 3)}),
     messages.Diagnosis(7, None),
-    messages.AnyRecords(1, 2, RANGES),
     messages.Hold(1, 2, RANGES, ()),
-    messages.Hold(1, 2, RANGES, ((1, None), (None, 1 << 50), (None, None))),
-    messages.OldestMs(1, 2, RANGES),
-    messages.First(1, 2, RANGES[0]),
+    messages.Hold(1, 2, RANGES, (Limits(1), Limits(None, 1 << 50, at_least_one=True), Limits())),
     messages.Targets(1, 2, 1_700_000_000_123, 1_700_000_000_456),
     messages.Statistics(1),
     messages.Ready(1, 4711),
@@ -50,7 +48,7 @@ MESSAGES = [
     messages.Moved(1, {"s": After(NUMBER, 3), "t": TRIM_HORIZON}, news=False),
     messages.Changed(1),
     messages.Diagnose(7, 1, "s"),
-    messages.Answer(1, [[3, 100, "SHARD_END"], None], None),
+    messages.Answer(1, [[3, 100, "SHARD_END", 5], None], None),
 ]
 # An error has no equality; what it says is compared below.
 WITH_ERRORS = [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.buffer import Held
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.placement import least_loaded
 from kinesis_ds.agent.remote.proxy import RemoteAgent
 from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import AccessError, KinesisConnectorError
+from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After
-from kinesis_ds.plan.ranges import ShardRange
+from kinesis_ds.plan.ranges import ShardRange, any_records
 from kinesis_ds.plan.ticket import AgentAddress
 from tests.support.builders import shard
 
@@ -105,39 +105,40 @@ def test_a_process_that_has_never_held_a_shard_cannot_move_it() -> None:
 def test_each_process_is_asked_once_for_all_ranges_and_the_answers_come_in_order() -> None:
     """However many shards there are."""
     scripted = processes("a", "b", "c")
-    scripted.answer = lambda process, q: [[process, 10, "AFTER:9"] for _ in q.ranges]  # type: ignore[attr-defined]
+    scripted.answer = lambda process, q: [[process, 10, "AFTER:9", 7] for _ in q.ranges]  # type: ignore[attr-defined]
 
     wanted = reaching("c", "b", "a")
-    assert scripted.agent.hold(wanted, [(1, None), (2, None), (3, 4)]) == [
-        Held(0, 10, After("9")), Held(1, 10, After("9")), Held(0, 10, After("9")),
+    assert scripted.agent.hold(wanted, [Limits(1), Limits(2), Limits(3, 4)]) == [
+        Held(0, 10, After("9"), 7), Held(1, 10, After("9"), 7), Held(0, 10, After("9"), 7),
     ]  # fmt: skip
     (asked,) = scripted.asked
     assert asked == {
-        0: messages.Hold(0, 1, (wanted[0], wanted[2]), ((1, None), (3, 4))),
-        1: messages.Hold(0, 1, (wanted[1],), ((2, None),)),
+        0: messages.Hold(0, 1, (wanted[0], wanted[2]), (Limits(1), Limits(3, 4))),
+        1: messages.Hold(0, 1, (wanted[1],), (Limits(2),)),
     }
 
 
 def test_of_a_process_that_is_gone_nothing_is_held() -> None:
     """So tasks read those ranges from Kinesis, and no limit counts them."""
     scripted = processes("a", "b")
-    scripted.answer = lambda process, q: [7] if process else None
+    scripted.answer = lambda process, q: [[1, 10, "AFTER:9", 7]] if process else None
 
     wanted = reaching("a", "b", "unknown")
-    assert scripted.agent.oldest_ms(wanted) == [None, 7, None]
+    assert scripted.agent.hold(wanted) == [None, Held(1, 10, After("9"), 7), None]
 
 
 def test_what_may_hold_records_is_news() -> None:
     """An answer that does not come is no silence."""
     scripted = processes("a", "b")
+    silent, some = [[0, 0, "AFTER:9", None]], [[1, 10, "AFTER:9", 7]]
     for answers, expected in (
-        ((False, False), False),
-        ((False, True), True),
-        ((False, None), True),
+        ((silent, silent), False),
+        ((silent, some), True),
+        ((silent, None), True),
     ):
         scripted.answer = lambda process, q, answers=answers: answers[process]  # type: ignore[misc]
-        assert scripted.agent.any_records(reaching("a", "b")) is expected
-    assert scripted.agent.any_records(reaching("unknown"))
+        assert any_records(reaching("a", "b"), scripted.agent.hold) is expected
+    assert any_records(reaching("unknown"), scripted.agent.hold)
 
 
 def test_a_new_process_begins_where_the_old_one_was_committed() -> None:

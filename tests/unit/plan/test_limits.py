@@ -1,0 +1,105 @@
+"""What a batch takes where a trigger has limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_ds.plan.held import Held, Limits
+from kinesis_ds.plan.limits import admit
+from kinesis_ds.plan.offsets import SourceOffset, StreamOffset
+from kinesis_ds.plan.position import After, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_ds.plan.ranges import ShardRange
+
+
+class Stream:
+    """A stream whose agents hold records of these sizes; each is one byte behind the last.
+
+    Attributes:
+        asked: How often its agents were asked.
+    """
+
+    def __init__(self, arn: str, **sizes: list[int] | None) -> None:
+        self.arn = arn
+        self.asked = 0
+        self._sizes = sizes
+
+    def offset(self, **positions: Position) -> StreamOffset:
+        return StreamOffset("orders", self.arn, 1, "consumer", positions)
+
+    def end(self) -> StreamOffset:
+        return self.offset(**{s: After(str(len(n or "x"))) for s, n in self._sizes.items()})
+
+    def hold(
+        self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
+    ) -> list[Held | None]:
+        self.asked += 1
+        return [
+            self._held(r, limit)
+            for r, limit in zip(ranges, limits or [Limits()] * len(ranges), strict=True)
+        ]
+
+    def _held(self, wanted: ShardRange, limits: Limits) -> Held | None:
+        sizes = self._sizes[wanted.shard_id]
+        if sizes is None:
+            return None
+        rows = nbytes = 0
+        for size in sizes:
+            exceeds = (limits.max_records is not None and rows >= limits.max_records) or (
+                limits.max_bytes is not None and nbytes + size > limits.max_bytes
+            )
+            if exceeds and (rows or not limits.at_least_one):
+                break
+            rows, nbytes = rows + 1, nbytes + size
+            if exceeds:
+                break
+        end = After(str(rows)) if rows else wanted.start
+        # Shards are named by the order in which their first records came.
+        return Held(rows, nbytes, end, ord(wanted.shard_id[0]))
+
+
+def taken(limits: Limits, *streams: Stream) -> list[dict[str, int]]:
+    """How many records of each shard are admitted, by stream."""
+    base = SourceOffset({s.arn: s.offset(**dict.fromkeys(s._sizes, After("0"))) for s in streams})
+    end = SourceOffset({s.arn: s.end() for s in streams})
+    admitted = admit(base, end, limits, {s.arn: s.hold for s in streams})
+    assert all(s.asked <= 2 for s in streams)
+    return [
+        {n: int(p.sequence_number) for n, p in admitted.streams[s.arn].shards.items()}  # type: ignore[union-attr]
+        for s in streams
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param(Limits(5), {"a": 2, "b": 2, "c": 1}, id="the remainder goes to the oldest"),
+        pytest.param(Limits(1), {"a": 1, "b": 0, "c": 0}, id="one: the oldest"),
+        pytest.param(Limits(None, 25), {"a": 0, "b": 2, "c": 1}, id="what is too large waits"),
+        pytest.param(Limits(None, 4), {"a": 1, "b": 0, "c": 0}, id="or comes alone"),
+        pytest.param(Limits(99, 99_999), {"a": 2, "b": 3, "c": 1}, id="all"),
+    ],
+)
+def test_limits_are_shared_out(limits: Limits, expected: dict[str, int]) -> None:
+    """Fairly; the oldest first where not each can have some; and never nothing at all."""
+    assert taken(limits, Stream("arn", a=[100, 100], b=[5, 5, 5], c=[5])) == [expected]
+
+
+def test_streams_share_one_limit_and_what_is_not_held_stays() -> None:
+    """A record over the limit comes alone among all streams, not in each."""
+    one, other = Stream("1", b=[10], x=None), Stream("2", a=[10], c=[10])
+
+    assert taken(Limits(None, 6), one, other) == [{"b": 0, "x": 0}, {"a": 1, "c": 0}]
+
+
+def test_without_limits_nobody_is_asked() -> None:
+    """All of it is taken."""
+    stream = Stream("arn", a=[1, 1])
+
+    assert taken(Limits(), stream) == [{"a": 2}]
+    assert stream.asked == 0
