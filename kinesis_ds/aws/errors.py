@@ -1,7 +1,7 @@
-"""What an error of the service, of botocore or of the network means for us. No I/O.
+"""Translate errors of the service, of botocore and of the network into the connector's own.
 
-The classes of :mod:`kinesis_ds.errors` are chosen here and nowhere else, so that "is it worth
-trying again?" has one answer everywhere.
+Which class of :mod:`kinesis_ds.errors` an error gets is decided here and nowhere else, so that "is
+it worth trying again?" has the same answer everywhere. No I/O.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ from kinesis_ds.errors import (
     TransientError,
 )
 
+# Error codes by what they mean. https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
+# and the pages of the calls, such as API_PutRecords.html and API_SubscribeToShard.html beside it.
 _ACCESS = frozenset(
     {
         "AccessDenied",
@@ -90,8 +92,8 @@ _TRANSIENT = frozenset(
 
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException"})
 
-# Calls that credentials come from. botocore makes them on the way to another call.
-_FOR_CREDENTIALS = frozenset(
+# Calls that return credentials. botocore makes them before the call that needs the credentials.
+_CREDENTIAL_CALLS = frozenset(
     {
         "AssumeRole",
         "AssumeRoleWithSAML",
@@ -115,12 +117,13 @@ _NO_CREDENTIALS = (
     TokenRetrievalError,
     UnknownCredentialError,
 )
-# Providers that ask a server beside the machine, which may be out of breath.
-_ASK_A_SERVER = frozenset({"container-role", "iam-role"})
+# botocore's names for providers that ask a server near the machine, which may be overloaded.
+_PROVIDERS_WITH_SERVER = frozenset({"container-role", "iam-role"})
+# From botocore's error when a provider gives credentials that have expired already.
 _GAVE_EXPIRED = "refreshed credentials are still expired"
 
-# Refused signatures are explained by quoting the request's headers, and a program that gives
-# credentials may print them among its errors.
+# Error texts that may quote credentials: the service explains a refused signature by quoting the
+# headers of the request, and a credential process may print credentials among its errors.
 _CREDENTIALS = re.compile(
     r"((?:credential|signature|security-token|secret[_-]?access[_-]?key|session[_-]?token"
     r"|access[_-]?key[_-]?id|external[_-]?id)[\"']?\s*[=:]\s*[\"']?)[^\s,'\"&<]+",
@@ -128,24 +131,24 @@ _CREDENTIALS = re.compile(
 )
 
 
-# Where an answer is made sense of, and under which names it is at hand there.
-_READERS = frozenset({"aiobotocore.endpoint", "aiobotocore.parsers", "botocore.parsers"})
-_ANSWERS = ("response_dict", "response")
+# The modules that parse an answer, and the names of their local variables that hold it.
+_PARSER_MODULES = frozenset({"aiobotocore.endpoint", "aiobotocore.parsers", "botocore.parsers"})
+_ANSWER_VARIABLES = ("response_dict", "response")
 
 
 def service_error(
     operation: str, target: str, code: str, message: str, status: int = 400
 ) -> KinesisConnectorError:
-    """The error for an error answer (or an exception frame) of Kinesis.
+    """Return the error for an error answer, or for an exception inside an event stream.
 
     Args:
         operation: API operation, for example ``SubscribeToShard``.
-        target: What it was about, for people: ``stream orders`` or ``shard shardId-0 of orders``.
+        target: What the call was about: ``stream orders`` or ``shard shardId-0 of orders``.
         code: The service's error code, without namespace.
-        message: The service's own words.
-        status: HTTP status; 5xx counts as transient whatever the code says.
+        message: The service's own text; credentials in it are hidden.
+        status: HTTP status; 5xx counts as transient for codes that are not known here.
     """
-    message = hidden(message)
+    message = without_credentials(message)
     said = f"{operation} for {target} answered {code}" + (f": {message}" if message else "")
     if not said.endswith("."):
         said += "."
@@ -158,7 +161,7 @@ def service_error(
             "instance; a credentials file is read again when it changes.",
         )
     elif (
-        operation in _FOR_CREDENTIALS
+        operation in _CREDENTIAL_CALLS
         and code not in _THROTTLED | _TRANSIENT
         and (status < 500 or code in _ACCESS)
     ):
@@ -197,17 +200,18 @@ def service_error(
     return error
 
 
-def hidden(text: str) -> str:
-    """A text of others, without the credentials in it."""
+def without_credentials(text: str) -> str:
+    """Return an error text with the credentials in it replaced by ``(hidden)``."""
     return _CREDENTIALS.sub(r"\1(hidden)", text)
 
 
 def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorError:
-    """The error for an answer that is none of Kinesis: a proxy's, a load balancer's.
+    """Return the error for an answer that is not from Kinesis but from a proxy or load balancer.
 
-    What such a machine cannot do now it may do later, but for a request that is too large for it.
+    Such errors pass, so they are worth another try; except for a request that is too large, and for
+    a 2xx answer that is no answer of the service.
     """
-    service = "an STS" if operation in _FOR_CREDENTIALS else "a Kinesis"
+    service = "an STS" if operation in _CREDENTIAL_CALLS else "a Kinesis"
     said = f"{operation} for {target} answered HTTP {status} without {service} error."
     error: KinesisConnectorError
     if status in (413, 414):
@@ -231,23 +235,31 @@ def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorE
 
 
 def translate(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
-    """The connector's error for whatever a client library raised.
+    """Return the connector's error for any exception of a client library.
 
-    Never copies request headers or credentials into the message.
+    Hides credentials, in the message and in the exception itself. An error of the connector is
+    returned as it is.
+
+    Args:
+        exc: What was raised.
+        operation: API operation that failed.
+        target: What the call was about, for messages.
     """
     if isinstance(exc, KinesisConnectorError):
         return exc
     if isinstance(exc, (ClientError, BotoCoreError)):
-        # Ours is raised from it, and whoever prints ours prints it, too.
-        exc.args = tuple(hidden(arg) if isinstance(arg, str) else arg for arg in exc.args)
+        # Our error is raised from it, so printing our error prints this one, too.
+        exc.args = tuple(
+            without_credentials(arg) if isinstance(arg, str) else arg for arg in exc.args
+        )
     if isinstance(exc, ClientError):
-        if exc.operation_name in _FOR_CREDENTIALS and exc.operation_name != operation:
+        if exc.operation_name in _CREDENTIAL_CALLS and exc.operation_name != operation:
             operation, target = exc.operation_name, f"the AWS credential chain ({operation})"
         error = exc.response.get("Error", {})
         # Errors inside an event stream carry no ResponseMetadata.
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
         code = error.get("Code") or "Unknown"
-        if code == str(status):  # botocore's word for an answer that has no code
+        if code == str(status):  # what botocore says for an answer without a code
             return foreign_error(operation, target, status)
         return service_error(operation, target, code, error.get("Message") or "", status)
     status = _status_of_unreadable(exc)
@@ -288,10 +300,11 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
 
 
 def _no_credentials(exc: BaseException, operation: str, target: str) -> KinesisConnectorError:
-    said = f"No usable AWS credentials for {operation} on {target}: {hidden(str(exc)).rstrip('.')}."
+    reason = without_credentials(str(exc)).rstrip(".")
+    said = f"No usable AWS credentials for {operation} on {target}: {reason}."
     if _GAVE_EXPIRED in str(exc):
         return AccessError(said, "Is this machine's clock right?")
-    asked = getattr(exc, "kwargs", {}).get("provider") in _ASK_A_SERVER
+    asked = getattr(exc, "kwargs", {}).get("provider") in _PROVIDERS_WITH_SERVER
     if isinstance(exc, MetadataRetrievalError) or asked:
         return TransientError(said, "The connector tries again.")
     return AccessError(
@@ -302,17 +315,17 @@ def _no_credentials(exc: BaseException, operation: str, target: str) -> KinesisC
 
 
 def _status_of_unreadable(exc: BaseException) -> int | None:
-    """The HTTP status of the answer that botocore tripped over; None for other errors.
+    """Return the HTTP status of an answer that botocore could not parse; None for other errors.
 
-    It expects what the model promises, and whatever else comes is an AttributeError, a TypeError, a
-    RecursionError or the like, in which nothing but the traceback tells what it was about.
+    botocore expects answers as the model has them. Another answer makes it raise an AttributeError,
+    a TypeError, a RecursionError or the like, and only the traceback then tells of the answer.
     """
     if isinstance(exc, (BotoCoreError, aiohttp.ClientError, OSError)):
         return None
     for frame, _ in traceback.walk_tb(exc.__traceback__):
-        if frame.f_globals.get("__name__") not in _READERS:
+        if frame.f_globals.get("__name__") not in _PARSER_MODULES:
             continue
-        for name in _ANSWERS:
+        for name in _ANSWER_VARIABLES:
             answer = frame.f_locals.get(name)
             status = answer.get("status_code") if isinstance(answer, dict) else None
             if isinstance(status, int):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_ds.aws.connection import Connection, shard_iterator_request
+from kinesis_ds.aws.starting_position import shard_iterator_position
 from kinesis_ds.errors import (
     DataLossError,
     InvalidRequestError,
@@ -45,6 +45,7 @@ from kinesis_ds.wire.decode import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kinesis_ds.aws.connection import Connection
     from kinesis_ds.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -285,7 +286,7 @@ async def shard_iterator(
     """
     answer = await connection.call(
         "GetShardIterator",
-        {"StreamARN": stream_arn, "ShardId": shard_id, **shard_iterator_request(position)},
+        {"StreamARN": stream_arn, "ShardId": shard_id, **shard_iterator_position(position)},
         label,
     )
     iterator = answer.get("ShardIterator")

@@ -20,7 +20,7 @@ from kinesis_ds.agent.polling.machine import (
     TooLarge,
 )
 from kinesis_ds.agent.runner import ShardRunner
-from kinesis_ds.aws.connection import json_object
+from kinesis_ds.aws.answers import json_object
 from kinesis_ds.aws.get_records import Page, get_records_request, parse_page, shard_iterator
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.plan.position import After, AtTimestamp, Position

@@ -13,7 +13,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_ds.aws.connection import _error_of, json_object
+from kinesis_ds.aws.answers import error_answer, json_object
 from kinesis_ds.aws.get_records import read_range, shard_is_drained
 from kinesis_ds.errors import (
     AccessError,
@@ -197,7 +197,7 @@ ERRORS = object_of(
 )
 def test_an_error_answer_of_any_body_is_an_error(body: bytes, status: int, header: str) -> None:
     """A body that makes no sense never hides that a server was only out of breath."""
-    error = _error_of(status, header or None, body, "GetRecords", "shard s")
+    error = error_answer(status, header or None, body, "GetRecords", "shard s")
 
     assert isinstance(error, KinesisConnectorError)
     assert not isinstance(error, InternalError)

@@ -18,8 +18,9 @@ import pytest
 from aiobotocore.session import AioSession
 from botocore.loaders import Loader
 
-from kinesis_ds.aws import connection, credentials
-from kinesis_ds.aws.connection import Connection, _beginning, _error_of
+from kinesis_ds.aws import http1, session
+from kinesis_ds.aws.answers import error_answer
+from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.consumers import ensure_consumer
 from kinesis_ds.aws.streams import describe_stream
 from kinesis_ds.clock import SystemClock
@@ -41,7 +42,7 @@ DEEP = b"[" * 1000 + b"]" * 1000
 
 def error_of(body: bytes, status: int, **headers: str) -> Any:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return _error_of(status, given.get("x-amzn-ErrorType"), body, "GetRecords", "shard s")
+    return error_answer(status, given.get("x-amzn-ErrorType"), body, "GetRecords", "shard s")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_an_error_is_read_whole_in_however_many_pieces_it_comes(
     pieces: list[bytes], read: bytes
 ) -> None:
     """A first piece alone would be no JSON, and denied access a passing error then (F45)."""
-    assert asyncio.run(_beginning(Pieces(*pieces), 100)) == read  # type: ignore[arg-type]
+    assert asyncio.run(http1.read_beginning(Pieces(*pieces), 100)) == read  # type: ignore[arg-type]
 
 
 # --- over a connection --------------------------------------------------------------------------
@@ -310,7 +311,8 @@ def test_the_hash_of_a_long_body_is_the_one_that_is_signed(environment: pytest.M
     body = b"x" * 200_000
 
     async def sign(connection: Connection) -> dict[str, str]:
-        return await connection._signed_headers("PutRecords", body, "http://h", "us-east-1")
+        request = await connection._signer.sign("PutRecords", body, "http://h", "us-east-1")
+        return request.headers
 
     headers = run_with(AwsOptions("us-east-1", "http://h"), sign)
     assert headers["X-Amz-Content-SHA256"] == hashlib.sha256(body).hexdigest()
@@ -357,7 +359,7 @@ def test_models_are_read_once_a_process(
     kinesis: KinesisServer, environment: pytest.MonkeyPatch
 ) -> None:
     """They are most of what a client costs, and a role has another one."""
-    credentials.models.cache_clear()
+    session.models.cache_clear()
     read: list[object] = []
     load = Loader.load_data_with_path
 
@@ -415,7 +417,7 @@ def endless(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def test_an_answer_without_end_is_given_up(endless: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is read, not after: what is read of it must fit in memory, and end."""
-    monkeypatch.setattr(connection, "MAX_FRAME_BYTES", 1024 * 1024)
+    monkeypatch.setattr(http1, "MAX_FRAME_BYTES", 1024 * 1024)
     with pytest.raises(ProtocolError, match="more than 1048576 bytes"):
         run_with(AwsOptions("us-east-1", endless, "a", "b"), ask)
 
@@ -425,7 +427,7 @@ def test_the_longest_answer_is_taken(
     monkeypatch: pytest.MonkeyPatch, *, length: int, fits: bool
 ) -> None:
     """To the byte."""
-    monkeypatch.setattr(connection, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(http1, "MAX_FRAME_BYTES", 1000)
     body = b'{"ShardIterator":"' + b"x" * (length - 20) + b'"}'
     with KinesisServer(faults=[Fault(AnswerWith(body), "GetShardIterator", times=None)]) as kinesis:
         aws = AwsOptions("us-east-1", kinesis.endpoint, "a", "b")

@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError, CredentialRetrievalError, MetadataR
 
 from kinesis_ds.aws import credentials
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.credentials import default_session_name, sts_region
 from kinesis_ds.aws.errors import translate
+from kinesis_ds.aws.role import default_session_name, sts_region
 from kinesis_ds.aws.streams import describe_stream
 from kinesis_ds.errors import (
     AccessError,
