@@ -83,6 +83,7 @@ def test_a_batch_is_exact_across_split_and_merge(
     check(read(spark, endpoint, stream).collect(), range(1_000))
 
 
+@pytest.mark.long
 def test_a_batch_ends_while_a_writer_goes_on(
     spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_batch_lies_between_two_times(
     check(rows, expected)
 
 
+@pytest.mark.long
 def test_an_idle_stream_is_empty(
     spark: SparkSession, endpoint: str, make_stream: MakeStream
 ) -> None:

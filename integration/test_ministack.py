@@ -50,6 +50,7 @@ def test_a_restart_within_five_seconds_waits_out_the_old_subscription(
     account(tmp_path / "out").check(written)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_queries_with_one_consumer_name_wait_for_each_other(
     spark: SparkSession,

@@ -78,7 +78,7 @@ def test_a_job_for_awslabs_copies_a_stream(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("how", ["POLLING", "EFO"])
+@pytest.mark.parametrize("how", ["POLLING", pytest.param("EFO", marks=pytest.mark.long)])
 def test_a_job_for_databricks_reads_its_streams(
     spark: SparkSession,
     endpoint: str,

@@ -110,7 +110,7 @@ def proof() -> Iterator[Proof]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["efo", "polling"])
+@pytest.mark.parametrize("mode", ["efo", pytest.param("polling", marks=pytest.mark.long)])
 def test_every_batch_is_the_same_however_often_it_is_read(
     endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path, proof: Proof, mode: str
 ) -> None:

@@ -116,7 +116,7 @@ def foreign_stream(localstack: Server) -> Iterator[str]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("named_by", ["name", "ARN"])
+@pytest.mark.parametrize("named_by", ["name", pytest.param("ARN", marks=pytest.mark.long)])
 def test_a_stream_of_another_account_is_written_and_read_as_a_role(
     spark: SparkSession, localstack: Server, foreign_stream: str, tmp_path: Path, named_by: str
 ) -> None:

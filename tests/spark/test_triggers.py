@@ -35,12 +35,11 @@ ROOT = Path(__file__).parents[2]
 TELLS_TRIGGERS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 WITHIN_S = 240.0
 
-MODES = ["efo", "polling"]
-
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+# The agent alone knows how a shard is read, and `tests/source` tells all of it in both modes.
+BY_EFO = pytest.mark.parametrize("mode", ["efo", pytest.param("polling", marks=pytest.mark.long)])
+BY_POLLING = pytest.mark.parametrize(
+    "mode", ["polling", pytest.param("efo", marks=pytest.mark.long)]
+)
 
 
 def put(kinesis: KinesisServer, ids: Iterable[int]) -> None:
@@ -154,6 +153,7 @@ def rows_per_batch(query: StreamingQuery) -> list[int]:
 # --- triggers that end ----------------------------------------------------------------------------
 
 
+@BY_EFO
 def test_available_now_reads_what_is_there_and_ends(
     spark: SparkSession, serve: Serve, tmp_path: Path, mode: str
 ) -> None:
@@ -182,6 +182,7 @@ def test_available_now_reads_what_is_there_and_ends(
     query.check(range(500))
 
 
+@BY_POLLING
 def test_available_now_ends_while_producers_go_on(
     spark: SparkSession, serve: Serve, tmp_path: Path, mode: str
 ) -> None:
@@ -249,6 +250,7 @@ def test_once_is_one_batch_of_everything(spark: SparkSession, serve: Serve, tmp_
 # --- a trigger that goes on -----------------------------------------------------------------------
 
 
+@BY_EFO
 def test_processing_time_goes_on(
     spark: SparkSession, serve: Serve, tmp_path: Path, mode: str
 ) -> None:
@@ -309,6 +311,7 @@ def test_the_lag_is_in_the_progress(spark: SparkSession, serve: Serve, tmp_path:
 # --- a batch that is read more than once ----------------------------------------------------------
 
 
+@BY_POLLING
 def test_two_actions_over_a_batch_are_equal(
     spark: SparkSession, serve: Serve, tmp_path: Path, mode: str
 ) -> None:
@@ -333,6 +336,7 @@ def test_two_actions_over_a_batch_are_equal(
     assert counts == {number: 2 * len(rows) for number, rows in query.batches.items()}
 
 
+@BY_EFO
 def test_killed_workers_change_nothing(
     spark: SparkSession, serve: Serve, tmp_path: Path, mode: str
 ) -> None:
@@ -373,6 +377,7 @@ def test_killed_workers_change_nothing(
     }
 
 
+@pytest.mark.long  # a cluster of four JVMs; a task that runs again is told above
 def test_a_speculative_copy_reads_the_same(serve: Serve, tmp_path: Path) -> None:
     """A task stands still, Spark starts a copy of it on another executor, and the copy wins."""
     kinesis = serve(shards=2)
