@@ -45,7 +45,7 @@ from benchmarks.serving import served
 from kinesis_ds import KinesisDataSource
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.writer import registry
-from kinesis_ds.writer.rows import arrow_columns
+from kinesis_ds.writer.slices import arrow_slices
 from kinesis_ds.writer.task import TaskId, write_task
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def ours(endpoint: str, stream: str, **options: str) -> Callable[[list[pa.Record
     )
 
     def write(rows: list[pa.RecordBatch]) -> None:
-        write_task(arrow_columns(rows), parsed, TaskId(), "benchmark")
+        write_task(arrow_slices(rows), parsed, TaskId(), "benchmark")
 
     return write
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kinesis_ds.options.parse import parse_write_options
 from kinesis_ds.testing import Fault, KinesisServer, Settings
 from kinesis_ds.writer import registry
-from kinesis_ds.writer.rows import arrow_columns
+from kinesis_ds.writer.slices import arrow_slices
 from kinesis_ds.writer.task import SinkCommit, TaskId, write_task
 
 STREAM = "orders"
@@ -63,4 +63,4 @@ def write(
 ) -> SinkCommit:
     """One task of our sink."""
     parsed = parse_write_options({**kinesis.options(STREAM), **options})
-    return write_task(arrow_columns(batches), parsed, TaskId(), "benchmark")
+    return write_task(arrow_slices(batches), parsed, TaskId(), "benchmark")

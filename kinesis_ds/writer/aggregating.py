@@ -1,7 +1,7 @@
-"""Aggregation: many rows in one Kinesis record, in the format of the KPL. Pure.
+"""Puts many rows into one Kinesis record, in the format of the KPL. Pure.
 
-The message is written by hand: an aggregator has to know its size to the byte while it fills,
-keys and tags included, and to write pieces behind each other is faster than to build objects.
+The message is written by hand. An aggregator must know its size to the byte while it fills, with
+keys and tags, and joining pieces of bytes is faster than building objects.
 """
 
 from __future__ import annotations
@@ -26,32 +26,37 @@ from kinesis_ds.wire.kpl import (
 from kinesis_ds.wire.record_ids import prefix_tag, row_numbers, row_tag
 from kinesis_ds.writer.records import Block, Record, plain
 
-# Rows that are worth a look at their columns.
+# So many rows are worth the work of going by column.
 _MANY = 16
-# What two bytes say the length of. Making heads anew for each record would cost more than the rest.
+# Lengths below this take two bytes. Making the heads for each record would cost more than the rest.
 _SHORT = 1 << 14
 _RECORD_HEADS = [RECORD_FIELD + varint(length) for length in range(_SHORT)]
-# The most bytes that come with data and key of a row as short as that: the heads of record, data
-# and key in the table, and the key's place in it.
+# The most bytes that are added to the data and the key of such a row: the heads of the record, the
+# data and the key in the table, and the key's place in that table.
 _MOST_AROUND = 3 + 3 + 3 + 6
 
 
 class Aggregator:
-    """The open aggregate of one shard. Gives out what it was given, in order, each row once.
+    """The open aggregate of one shard. Returns all rows that it takes, in order, each once.
 
-    An aggregate is addressed by the hash key of its first user record, so it lands in that one's
-    shard. To give an aggregator only records of one shard is the caller's part: readers leave out
-    user records that do not belong to the shard they find them in.
+    An aggregate is sent with the hash key of its first user record, so it lands in the shard of
+    that one. The caller must add rows of one shard only: readers leave out user records that do not
+    belong to the shard where they find them.
 
-    One user record alone is given out as the plain record it is, unless it is to have an id. A
-    record that is larger than ``max_bytes`` goes alone. A record that the stream takes only without
-    the bytes of its id goes without it.
+    A user record alone is returned as a plain record, unless it must have an id. A row larger than
+    ``max_bytes`` goes alone. A row that fits into the stream's limit only without the bytes of its
+    id goes without the id.
 
     Args:
-        max_bytes: What an aggregate may have, in bytes as Kinesis counts: data and partition key.
-        max_records: How many user records it may have, from 1.
-        record_bytes: What the stream takes; above it nothing is made.
-        id_prefix: What record ids begin with, "<query id>/<batch id>/<partition>"; None: no ids.
+        max_bytes: The most bytes of an aggregate: data and partition key, as Kinesis counts them.
+        max_records: The most user records of an aggregate, from 1.
+        record_bytes: The stream's limit for a record, in bytes. No larger aggregate is made.
+        id_prefix: What record ids begin with, "<query id>/<batch id>/<partition>"; None for no ids.
+
+    Attributes:
+        opened_at: When the first row of the open aggregate was added, in monotonic seconds; None
+            when it is empty.
+        waiting: How many rows are in it.
 
     Raises:
         ValueError: The prefix is empty or longer than 100 bytes.
@@ -81,7 +86,7 @@ class Aggregator:
         self._tries = 0
 
     def add(self, rows: Block, now: float) -> list[Record]:
-        """Take rows, which are plain records, in their order; returns what this closed, in order.
+        """Take rows in their order. Returns the records that are complete now, in order.
 
         A row that goes alone comes behind the aggregate that was open before it.
         """
@@ -102,7 +107,7 @@ class Aggregator:
         return closed
 
     def close(self) -> Record | None:
-        """The open aggregate as a record to be sent; None when nothing waits in it."""
+        """Return the open aggregate as a record; None when it is empty."""
         return self._closed() if self.waiting else None
 
     def _closed(self) -> Record:
@@ -129,8 +134,9 @@ class Aggregator:
         return closed
 
     def _append(self, rows: Block, first: int, end: int, most: int, now: float) -> int:
-        """Take rows from the ``first`` on, while the aggregate has at most ``most`` bytes and no
-        more of them than it may have; returns the place behind the last one taken.
+        """Take rows from ``first`` up to ``end``, as many as fit into ``most`` bytes.
+
+        Returns the place behind the last row that was taken.
         """
         end = min(end, first + self._max_records - self.waiting)
         at = first
@@ -147,9 +153,9 @@ class Aggregator:
         return at
 
     def _surely_fitting(self, rows: Block, first: int, end: int, most: int) -> int:
-        """How many of the rows fit even if each needs as much as any, and all that a row may need.
+        """Return how many of the rows fit even if each needs the most that any may need.
 
-        None where a row may need more than we care to foresee.
+        Returns 0 where this is not worked out: for the first row, and with ids or hash keys.
         """
         if not self.waiting or self._prefix_tag is not None or rows.hash_keys is not None:
             return 0
@@ -157,7 +163,7 @@ class Aggregator:
         return min(end - first, (most - self._size) // largest) if largest < _SHORT else 0
 
     def _append_many(self, rows: Block, first: int, end: int, now: float) -> None:
-        """Take rows that surely fit, a column at a time, behind at least one other."""
+        """Take rows that surely fit, by column. The aggregate must not be empty."""
         values = rows.data[first:end]
         sizes = list(map(len, values))
         value_heads = map(_RECORD_HEADS.__getitem__, sizes)
@@ -170,7 +176,7 @@ class Aggregator:
         self._count(rows, first, end, size + sum(map(len, self._tables[tables:])), now)
 
     def _key_fields(self, keys: list[str]) -> Iterable[bytes]:
-        """The fields that name these keys; those that are new are put into the table."""
+        """Return the fields that name these keys; put new keys into the table."""
         known = self._keys
         if new := [key for key in dict.fromkeys(keys) if key not in known]:
             places = range(len(known), len(known) + len(new))
@@ -179,7 +185,7 @@ class Aggregator:
         return map(known.__getitem__, keys)
 
     def _append_each(self, rows: Block, first: int, end: int, most: int, now: float) -> int:
-        """As :meth:`_append`, row by row, to the byte."""
+        """Do as :meth:`_append` does, row by row, with sizes exact to the byte."""
         keys, data, hash_keys = rows.keys, rows.data, rows.hash_keys
         key_fields, pieces, size = self._keys, self._pieces, self._size
         prefix_tag = self._prefix_tag
@@ -224,7 +230,7 @@ class Aggregator:
         return at
 
     def _count(self, rows: Block, first: int, end: int, size: int, now: float) -> None:
-        """Take note of rows that were appended."""
+        """Count rows that were appended."""
         if self._first is None:
             hash_keys = rows.hash_keys
             hash_key = None if hash_keys is None else hash_keys[first]
@@ -240,28 +246,29 @@ class Aggregator:
 
 
 def _record_head(length: int) -> bytes:
-    """What a field of so many bytes begins with: a user record, or the data in one."""
+    """Return the head of a field of so many bytes: of a user record, or of the data in one."""
     return _RECORD_HEADS[length] if length < _SHORT else RECORD_FIELD + varint(length)
 
 
 @lru_cache(maxsize=1 << 14)
 def _key_field(place: int) -> bytes:
-    """The field by which a user record names its key, by its place in the table."""
+    """Return the field by which a user record names its key: its place in the table."""
     return b"\x08" + varint(place)
 
 
 @lru_cache(maxsize=1 << 14)
 def _key_entry(key: str) -> bytes:
-    """A key in the table of keys."""
+    """Return a key as the table of keys has it."""
     raw = key.encode()
     return KEY_FIELD + varint(len(raw)) + raw
 
 
 def user_records(record: Record) -> list[Record]:
-    """An aggregate of ours taken apart into plain records again, in order; a plain one as it is.
+    """Take one of the sink's aggregates apart into plain records, in order.
 
-    Each has the row of its tag, or else that of the aggregate. When they were first tried, and how
-    often, they have from the aggregate, so that taking apart gives nobody more time.
+    A plain record is returned as it is. Each row's number is that of its tag, or else that of the
+    aggregate. First try and number of tries are those of the aggregate, so that no row gets more
+    time by this.
     """
     if not record.keys:
         return [record]

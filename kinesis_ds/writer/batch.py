@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds._compat import BATCH_WRITER_GETS_ARROW, BatchWriterBase
 from kinesis_ds.errors import OptionError
 from kinesis_ds.options.parse import log_without_effect
-from kinesis_ds.writer.rows import arrow_columns, row_columns
+from kinesis_ds.writer.slices import arrow_slices, row_slices
 from kinesis_ds.writer.task import SinkCommit, TaskId, check, merge_commits, write_task
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class KinesisBatchWriter(BatchWriterBase):
 
     def write(self, iterator: Iterator[Any]) -> SinkCommit:
         """Write one task's rows; see :func:`write_task`. Caller: Spark, on an executor."""
-        slices = arrow_columns(iterator) if BATCH_WRITER_GETS_ARROW else row_columns(iterator)
+        slices = arrow_slices(iterator) if BATCH_WRITER_GETS_ARROW else row_slices(iterator)
         return write_task(slices, self._options, TaskId.current(), self._run_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -1,8 +1,8 @@
-"""What travels to Kinesis: records, by themselves or in blocks, and the requests for them. Pure.
+"""What is sent to Kinesis: blocks of rows, single records, and the requests for them. Pure.
 
-Rows travel as columns, in blocks, for as long as what happens to one of them happens to all. A row
-becomes an object of its own, a :class:`Record`, when something happens to it alone: it failed, it
-waits for its turn among the rows of its key, or it was dealt out anew.
+Rows travel as columns, in a :class:`Block`, for as long as the same happens to all of them. A row
+becomes a :class:`Record`, an object of its own, when something happens to it alone: it failed, it
+waits for another row of its key, or its stream was resharded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import accumulate
 from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
 
 _RECORD_COST = 1 / SHARD_RECORDS_PER_S
-# Up to this size it is the number of records that a shard runs out of, and above it their bytes.
+# A shard that gets smaller records reaches its limit of records first; else its limit of bytes.
 _SMALL = SHARD_BYTES_PER_S // SHARD_RECORDS_PER_S
 
 
@@ -24,16 +24,19 @@ class Record:
     """One Kinesis record on its way: a row, or an aggregate of several.
 
     Attributes:
-        data, partition_key, explicit_hash_key: As PutRecords takes them.
-        size: What Kinesis counts: data and partition key, in bytes.
-        row: Its row's number within the task, from 0; of an aggregate the first one's.
-        rows: How many rows it stands for.
-        window_bytes: What its rows hold of the window's bytes. For a plain record its size.
+        data: The payload, or the aggregate.
+        partition_key: As PutRecords takes it.
+        explicit_hash_key: As PutRecords takes it, a decimal number; None if it has none.
+        size: Data and partition key in bytes, as Kinesis counts them.
+        row: The number of its row within the task, from 0; for an aggregate, of its first row.
+        rows: How many rows it holds.
+        window_bytes: How many bytes of the window its rows hold. For a plain record its size.
         keys: The partition keys of an aggregate's rows, each once; empty for a plain record.
         first_try: When it was first sent, in monotonic seconds; None before that.
         tries: How often it was sent.
-        since: When it began to wait where it waits now; the lanes' own.
-        cost: Shard-seconds that it takes: of the two limits of a shard, the one it uses up more of.
+        since: When it began to wait where it waits now, in monotonic seconds; set by its queue.
+        cost: How many shard-seconds it takes. A shard takes 1,000 records and 1 MiB in a second;
+            what counts is the limit of which the record uses more.
     """
 
     data: bytes
@@ -58,7 +61,7 @@ class Record:
 
     @property
     def records(self) -> list[Record]:
-        """As of a block."""
+        """The record alone, as :attr:`Block.records` has its rows."""
         return [self]
 
     @property
@@ -71,19 +74,19 @@ class Record:
 
 
 class Block:
-    """Rows of one shard, or whose shard is yet to be found, that have been through the same.
-
-    Its length is their number.
+    """Some rows by column. The same has happened to all of them. Its length is their number.
 
     Args:
-        data, keys, hash_keys: As PutRecords takes them; None where no row has a hash key.
-        sizes: What Kinesis counts of each: data and partition key, in bytes.
-        numbers: The rows' numbers within the task.
+        data: The payloads.
+        keys: The partition keys.
+        hash_keys: The explicit hash keys; None where no row has one.
+        sizes: Data and partition key of each row in bytes, as Kinesis counts them.
+        numbers: The numbers of the rows within the task, from 0.
 
     Attributes:
-        size: The sum of the sizes.
-        cost: Shard-seconds that they take; see :class:`Record`.
-        first_try, tries, since: As of a record.
+        size: The sum of the sizes, in bytes.
+        cost: How many shard-seconds they take; see :class:`Record`.
+        first_try, tries, since: See :class:`Record`.
     """
 
     __slots__ = (
@@ -122,7 +125,7 @@ class Block:
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Block:
-        """A block of plain records that were never sent, or of one that was."""
+        """Make a block of plain records that were never sent, or of one record that was."""
         hash_keys = [record.explicit_hash_key for record in records]
         block = cls(
             [record.data for record in records],
@@ -142,33 +145,33 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many rows it stands for."""
+        """How many rows it holds."""
         return len(self.data)
 
     @property
     def window_bytes(self) -> int:
-        """What they hold of the window's bytes."""
+        """How many bytes of the window they hold."""
         return self.size
 
     @property
     def first_size(self) -> int:
-        """The first record's size."""
+        """The size of the first record, in bytes."""
         return self.sizes[0]
 
     @property
     def first_cost(self) -> float:
-        """The first record's cost."""
+        """The cost of the first record, in shard-seconds."""
         return max(self.sizes[0] / SHARD_BYTES_PER_S, _RECORD_COST)
 
     @property
     def records(self) -> list[Record]:
-        """Its rows one by one; each has its own history from now on. Always the same objects."""
+        """Its rows as records, each with its own history from now on. Always the same objects."""
         if self._records is None:
             self._records = [self.record(at) for at in range(len(self))]
         return self._records
 
     def record(self, at: int) -> Record:
-        """One of its rows by itself."""
+        """Make a record of one of its rows."""
         record = plain(
             self.data[at],
             self.keys[at],
@@ -180,7 +183,7 @@ class Block:
         return record
 
     def fitting(self, records: int, room: int, allowance: float) -> int:
-        """How many of its first records are within all three limits: number, bytes, cost."""
+        """Return how many rows from the front keep three limits: number, bytes, shard-seconds."""
         most = min(records, len(self))
         if self.size > room:
             most = min(most, bisect_right(list(accumulate(self.sizes)), room))
@@ -190,11 +193,11 @@ class Block:
         return most
 
     def cut(self, first: int) -> tuple[Block, Block]:
-        """Its ``first`` rows, and the others: neither is to be none."""
+        """Cut it behind the ``first`` rows; neither part may be empty."""
         return self._part(slice(None, first)), self._part(slice(first, None))
 
     def at(self, places: Sequence[int]) -> Block:
-        """Some of its rows, which were never sent."""
+        """Return some of its rows, which were never sent, as a block."""
         hash_keys = self.hash_keys
         return Block(
             [self.data[i] for i in places],
@@ -218,7 +221,7 @@ class Block:
 
 
 Item = Block | Record
-"""What waits in a queue and travels in a request: some rows together, or a record by itself."""
+"""What waits in a queue and travels in a request: a block of rows, or a single record."""
 
 
 def _cost_of(sizes: list[int], size: int) -> float:
@@ -231,12 +234,12 @@ def _cost_of(sizes: list[int], size: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What travels in one PutRecords call. Its length is the number of records.
+    """What one PutRecords call sends. Its length is the number of records.
 
     Attributes:
         items: The records, in order.
-        size: In bytes, as Kinesis counts.
-        first_try: When the one that was first sent earliest was first sent, in monotonic seconds.
+        size: Their data and partition keys in bytes, as Kinesis counts them.
+        first_try: The earliest first try of its records, in monotonic seconds.
     """
 
     items: list[Item]
@@ -248,12 +251,12 @@ class Request:
 
     @property
     def rows(self) -> int:
-        """How many rows its records stand for."""
+        """How many rows its records hold."""
         return sum(item.rows for item in self.items)
 
     @property
     def window_bytes(self) -> int:
-        """What those hold of the window's bytes."""
+        """How many bytes of the window those hold."""
         return sum(item.window_bytes for item in self.items)
 
     @property
@@ -281,7 +284,7 @@ class Request:
         return data, keys, None if _all_none(hash_keys) else hash_keys
 
     def weights(self) -> list[tuple[int, int]]:
-        """Of each record how many rows it stands for, and what they hold of the window's bytes."""
+        """Return for each record how many rows it holds, and their bytes of the window."""
         found: list[tuple[int, int]] = []
         for item in self.items:
             if isinstance(item, Block):
@@ -296,7 +299,7 @@ def _all_none(values: list[str | None]) -> bool:
 
 
 def records_of(items: Iterable[Item]) -> list[Record]:
-    """Their records one by one."""
+    """Return the records of some items one by one."""
     return [record for item in items for record in item.records]
 
 
@@ -305,9 +308,9 @@ class PackingLimits:
     """What one request and one record may hold. Sizes count partition keys.
 
     Attributes:
-        request_records: Records a request.
-        request_bytes: Bytes a request. A single record larger than this travels alone.
-        record_bytes: Bytes a record; the stream's own limit.
+        request_records: The most records of a request.
+        request_bytes: The most bytes of a request. A record larger than this travels alone.
+        record_bytes: The most bytes of a record: the limit of the stream.
     """
 
     request_records: int
@@ -316,5 +319,5 @@ class PackingLimits:
 
 
 def plain(data: bytes, key: str, hash_key: str | None, size: int, row: int) -> Record:
-    """The record of one row."""
+    """Make the record of one row."""
     return Record(data, key, hash_key, size, row, 1, size)

@@ -1,7 +1,7 @@
-"""What Kinesis said of each record of a PutRecords request. Pure.
+"""Reads what Kinesis answered for each record of a PutRecords request. Pure.
 
-Three answers, not two: delivered, worth sending again, or refused. An answer that this code does
-not know is refused, never delivered.
+There are three answers, not two: delivered, to be sent again, or rejected. An answer that this code
+does not know counts as rejected, never as delivered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RETRY_CODES = THROTTLED_CODES | {
 
 @dataclass(slots=True)
 class Delivered:
-    """Stored under this sequence number of this shard."""
+    """The record is stored, in this shard and under this sequence number."""
 
     shard_id: str
     sequence_number: str
@@ -41,7 +41,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class Retry:
-    """Not stored; the same record may be taken later."""
+    """The record is not stored; Kinesis may take it later. Code and message as answered."""
 
     code: str
     message: str
@@ -49,7 +49,7 @@ class Retry:
 
 @dataclass(slots=True)
 class Rejected:
-    """Not stored, and sending it again will not help."""
+    """The record is not stored, and sending it again will not help."""
 
     code: str
     message: str
@@ -60,12 +60,12 @@ Verdict = Delivered | Retry | Rejected
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What Kinesis said of each record of a request, in order.
+    """The answers for the records of a request, in their order, by column.
 
     Attributes:
-        shards: Where each was stored; None where it was not.
-        numbers: Under which sequence number; None where it was not stored.
-        failures: What was said of those that were not stored, by their place.
+        shards: The id of the shard in which each is stored; None where it is not stored.
+        numbers: The sequence number of each; None where it is not stored.
+        failures: The answers for those that are not stored, by their place in the request.
     """
 
     shards: list[str | None]
@@ -87,7 +87,7 @@ class Answers:
 
     @property
     def stored(self) -> int:
-        """How many were stored."""
+        """How many records are stored."""
         return len(self.shards) - len(self.failures)
 
     def verdict(self, at: int) -> Verdict:
@@ -97,7 +97,13 @@ class Answers:
         return Delivered(shard, number)
 
     def all_stored(self, first: int, end: int, shard: str | None) -> bool:
-        """Whether all records from one place up to another are stored; in this shard, if given."""
+        """Say whether all records from ``first`` up to ``end`` are stored.
+
+        Args:
+            first: The first place.
+            end: The place behind the last one.
+            shard: If given, they must be stored in this shard.
+        """
         if shard is None:
             return not any(first <= at < end for at in self.failures)
         return self.shards[first:end].count(shard) == end - first
@@ -108,13 +114,14 @@ class ShardWrites:
     """What was stored in one shard.
 
     Attributes:
-        stream: As the query or the row names it.
-        first_sequence_number: The lowest one. Requests overtake each other, so this is not
-            necessarily the first row's.
-        last_sequence_number: The highest one.
-        records: Rows, however many of them a Kinesis record holds. Those that readers leave out
-            there, because they belong to another shard, do not count.
-        bytes: Of their data and partition keys.
+        stream: The stream as the query or the row names it.
+        shard_id: The shard.
+        first_sequence_number: The lowest sequence number. Requests overtake each other, so it is
+            not always that of the first row.
+        last_sequence_number: The highest sequence number.
+        records: How many rows, however many of them a Kinesis record holds. Rows that readers leave
+            out because they belong to another shard do not count.
+        bytes: The size of their data and partition keys.
     """
 
     stream: str
@@ -126,7 +133,7 @@ class ShardWrites:
 
 
 def classify(answer: Any, sent: int) -> Answers:
-    """What was said of each record sent, in order.
+    """Read the answer to a request of ``sent`` records.
 
     ``FailedRecordCount`` is not looked at: a server was seen that reports 1 for four failed
     entries. Each entry's own ``ErrorCode`` decides.
@@ -148,7 +155,7 @@ def classify(answer: Any, sent: int) -> Answers:
 
 
 def _all_stored(entries: list[Any]) -> Answers | None:
-    """What usually is the answer, without looking at each entry by itself; None if it is not."""
+    """Read an answer that says all is stored, a column at a time; None if it says anything else."""
     try:
         if set(map(len, entries)) != {2}:  # a shard and a number: no room for an error
             return None
@@ -183,7 +190,7 @@ def _verdict(entry: Any) -> Verdict:
 
 
 def tally(stream: str, request: Request, answers: Answers) -> list[ShardWrites]:
-    """What the delivered records of a request come to, a shard each."""
+    """Sum up what is stored of a request, for each shard."""
     found: dict[str, _Tally] = {}
     first = next(iter(answers.shards), None)
     if first is not None and answers.all_stored(0, len(answers.shards), first):
@@ -216,18 +223,18 @@ def _writes(stream: str, found: dict[str, _Tally]) -> list[ShardWrites]:
 
 
 def _ends(numbers: list[str]) -> tuple[str, str]:
-    """The lowest and the highest of some sequence numbers."""
+    """Return the lowest and the highest of some sequence numbers."""
     if len(set(map(len, numbers))) == 1:  # numbers of one length compare as texts
         return min(numbers), max(numbers)
     return min(numbers, key=int), max(numbers, key=int)
 
 
 WritesByShard = dict[tuple[str, str], ShardWrites]
-"""What was stored, by stream and shard."""
+"""What was stored, by the name of the stream and the id of the shard."""
 
 
 def merge(writes: Iterable[ShardWrites], into: WritesByShard | None = None) -> WritesByShard:
-    """Totals by stream and shard, whatever the order of the parts; added to ``into`` if given."""
+    """Sum up by stream and shard, in any order. Adds to ``into`` and returns it, if given."""
     total = {} if into is None else into
     for new in writes:
         key = (new.stream, new.shard_id)
@@ -237,7 +244,7 @@ def merge(writes: Iterable[ShardWrites], into: WritesByShard | None = None) -> W
 
 
 def take_back(written: WritesByShard, key: tuple[str, str], rows: int, size: int) -> None:
-    """Some rows of what was stored in a shard do not count after all."""
+    """Subtract rows that were counted as stored in a shard, and their ``size`` in bytes."""
     had = written[key]
     written[key] = replace(had, records=had.records - rows, bytes=had.bytes - size)
 

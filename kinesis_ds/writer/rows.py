@@ -1,8 +1,8 @@
-"""The rows of a task, checked and cut into pieces of bounded size. Pure.
+"""Checks the rows of a task, and cuts them into pieces of bounded size. Pure.
 
-Each row is checked here, before anything is sent of it, because Kinesis refuses a whole request for
-one bad record and would go on refusing it for as long as it is retried. Rows are checked a column
-at a time; one by one, to name the one at fault, only where something is wrong with some of them.
+Each row is checked before it is sent, because Kinesis refuses a whole request for one bad record
+and would refuse it again at each retry. Rows are checked a column at a time; only where something
+is wrong are they checked one by one, to name the row at fault.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ import math
 import random
 import re
 from dataclasses import dataclass
-from itertools import islice
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from kinesis_ds.errors import InternalError, WriteError, shown
-from kinesis_ds.limits import MAX_HASH_KEY, MIB, PARTITION_KEY_MAX_CHARS
+from kinesis_ds.limits import MAX_HASH_KEY, PARTITION_KEY_MAX_CHARS
 from kinesis_ds.options.parse import stream_named
 from kinesis_ds.writer.records import Block
 
@@ -26,82 +23,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kinesis_ds.plan.stream import StreamId
-
-# Rows turned into Python objects at a time. Spark's Arrow batches may hold thousands of rows of up
-# to 10 MiB, and all of them at once would be memory that no bound of ours counts.
-_SLICE_ROWS = 500
-_SLICE_BYTES = 4 * MIB
+    from kinesis_ds.writer.slices import Column, RowSlice
 
 _HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
-_OPTIONAL = ("partitionKey", "explicitHashKey", "stream")
-
-Column = list[Any] | None
-"""One column's values, or None where the DataFrame has no such column."""
-
-
-class Columns(NamedTuple):
-    """Some rows, by column."""
-
-    data: list[bytes | None]
-    partition_key: Column
-    explicit_hash_key: Column
-    stream: Column = None
-
-    def at(self, places: list[int]) -> Columns:
-        """Those in some places."""
-        optional = (column and [column[i] for i in places] for column in self[1:])
-        return Columns([self.data[i] for i in places], *optional)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows for one stream, in their order, that are admitted together."""
+    """Rows for one stream, in row order, that get room in the window together.
+
+    Attributes:
+        stream: Where they go.
+        block: The rows.
+    """
 
     stream: StreamId
     block: Block
 
 
 class RecordLimits(Protocol):
-    """How large a record each stream takes, partition key included."""
+    """Says how many bytes a record of a stream may have, partition key included."""
 
     def record_bytes(self, stream: StreamId) -> int:
-        """As it was when the stream was looked at last."""
+        """Return the limit as it is known. Asks Kinesis if the stream was not used before."""
         ...
 
     def current_record_bytes(self, stream: StreamId) -> int:
-        """As it is now: it may have been raised."""
+        """Return the limit as it is now: it may have been raised."""
         ...
 
 
-def arrow_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[Columns]:
-    """Arrow batches as columns of Python values, a bounded slice at a time."""
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        row_bytes = max(1, batch.nbytes // batch.num_rows)
-        rows = max(1, min(_SLICE_ROWS, _SLICE_BYTES // row_bytes))
-        names = batch.schema.names
-        for start in range(0, batch.num_rows, rows):
-            part = batch.slice(start, rows)
-            yield Columns(
-                _values(_bytes_column(part.column("data"))),
-                *(_values(part.column(n)) if n in names else None for n in _OPTIONAL),
-            )
-
-
-def row_columns(rows: Iterable[Any]) -> Iterator[Columns]:
-    """Spark rows (all of one schema) as columns, a bounded slice at a time."""
-    rows = iter(rows)
-    while part := list(islice(rows, _SLICE_ROWS)):
-        names = part[0].__fields__
-        yield Columns(
-            [_as_bytes(row["data"]) for row in part],
-            *([row[n] for row in part] if n in names else None for n in _OPTIONAL),
-        )
-
-
 def random_keys(seed: int | None = None) -> Callable[[int], list[str]]:
-    """Makes so many partition keys, for rows that have none.
+    """Return a function that makes so many partition keys, for rows that have none.
 
     Kinesis places a record by the MD5 of its key, so keys drawn at random fall on every hash range
     in proportion to its width, whatever the number of shards.
@@ -115,21 +68,22 @@ def random_keys(seed: int | None = None) -> Callable[[int], list[str]]:
     return make
 
 
-class Rows:
+class RowChecker:
     """Checks the rows of one task, in their order.
 
     Args:
         limits: How large a record may be.
-        partition: The task's partition, for messages.
-        stream: Where rows go that name no stream; None when each has to.
-        piece_records, piece_bytes: What a piece holds at most; a larger row is a piece of its own.
-        skip_oversized: Leave out rows that are too large.
-        shared_keys: One key for all rows of a slice that have none, instead of one for each: what
-            is put together to one record needs no more.
-        make_keys: Makes such keys.
+        partition: The number of the task's partition, for messages.
+        stream: Where rows go that name no stream; None if each row must name one.
+        piece_records: The most rows of a piece.
+        piece_bytes: The most bytes of a piece; a larger row is a piece of its own.
+        skip_oversized: Whether rows that are too large are left out. Else they fail the task.
+        shared_keys: Whether all rows of a slice that have no key get the same one. Rows that
+            travel in one record need no more.
+        make_keys: Makes such keys, as many as it is asked for.
 
     Attributes:
-        skipped: Rows that were left out.
+        skipped: How many rows were left out.
     """
 
     def __init__(
@@ -156,27 +110,28 @@ class Rows:
         self._row = 0
         self.skipped = 0
 
-    def pieces(self, slices: Iterable[Columns]) -> Iterator[Piece]:
-        """All rows, those of a stream in their order.
+    def pieces(self, slices: Iterable[RowSlice]) -> Iterator[Piece]:
+        """Return all rows in pieces, the rows of each stream in their order.
 
         Raises:
             WriteError: At the first slice with a row that cannot be written, naming it.
         """
-        for columns in slices:
-            end = self._row + len(columns.data)
-            if columns.stream is None:
+        for rows in slices:
+            end = self._row + len(rows.data)
+            if rows.stream is None:
                 stream = self._default()
-                yield from self._cut(stream, self._block(columns, stream, range(self._row, end)))
+                yield from self._cut(stream, self._block(rows, stream, range(self._row, end)))
             else:
-                for stream, places in self._by_stream(columns.stream).items():
+                for stream, places in self._by_stream(rows.stream).items():
                     numbers = [self._row + at for at in places]
-                    yield from self._cut(stream, self._block(columns.at(places), stream, numbers))
+                    yield from self._cut(stream, self._block(rows.at(places), stream, numbers))
             self._row = end
 
     def _by_stream(self, names: list[Any]) -> dict[StreamId, list[int]]:
         found: dict[StreamId, list[int]] = {}
         for i, name in enumerate(names):
-            found.setdefault(self._default(i) if name is None else self._of(name, i), []).append(i)
+            stream = self._default(i) if name is None else self._named_stream(name, i)
+            found.setdefault(stream, []).append(i)
         return found
 
     def _default(self, at: int = 0) -> StreamId:
@@ -188,7 +143,7 @@ class Rows:
             )
         return self._stream
 
-    def _of(self, name: str, at: int) -> StreamId:
+    def _named_stream(self, name: str, at: int) -> StreamId:
         if name not in self._named:
             try:
                 self._named[name] = stream_named(name)
@@ -206,24 +161,24 @@ class Rows:
             piece, block = block.cut(fitting) if fitting < len(block) else (block, _NO_ROWS)
             yield Piece(stream, piece)
 
-    def _block(self, columns: Columns, stream: StreamId, numbers: Sequence[int]) -> Block:
-        """Rows with these numbers, for one stream."""
-        data, hash_keys = cast("list[bytes]", columns.data), columns.explicit_hash_key
-        keys, key_bytes = self._keys(columns)
+    def _block(self, rows: RowSlice, stream: StreamId, numbers: Sequence[int]) -> Block:
+        """Check rows that go to one stream, and make a block of them."""
+        data, hash_keys = cast("list[bytes]", rows.data), rows.explicit_hash_key
+        keys, key_bytes = self._keys(rows)
         try:
             sizes = list(map(add, map(len, data), key_bytes))
         except TypeError:  # there is a null in them
             sizes = []
         if not (len(sizes) == len(data) and _good_keys(keys) and _good_hash_keys(hash_keys)):
-            self._find_fault(columns.data, keys, hash_keys, numbers)
+            self._find_fault(rows.data, keys, hash_keys, numbers)
         block = Block(data, keys, hash_keys, sizes, numbers)
         if max(sizes, default=0) > self._limits.record_bytes(stream):
             return self._without_oversized(block, stream)
         return block
 
-    def _keys(self, columns: Columns) -> tuple[list[str], Iterable[int]]:
-        """Their partition keys, with those made up that are missing; and their sizes in bytes."""
-        keys = columns.partition_key or [None] * len(columns.data)
+    def _keys(self, rows: RowSlice) -> tuple[list[str], Iterable[int]]:
+        """Return all partition keys, made up where there is none, and their sizes in bytes."""
+        keys = rows.partition_key or [None] * len(rows.data)
         try:
             together = "".join(keys)
         except TypeError:  # there is a null in them
@@ -264,7 +219,7 @@ class Rows:
         raise InternalError("a row was found wrong, and right again", "Please report this.")
 
     def _without_oversized(self, block: Block, stream: StreamId) -> Block:
-        """The rows that the stream takes; the others are left out, or refused."""
+        """Return the rows that are not too large; leave out the others, or refuse them."""
         most = self._limits.record_bytes(stream)
         kept = []
         for at, size in enumerate(block.sizes):
@@ -304,23 +259,3 @@ def _good_hash_keys(hash_keys: Column) -> bool:
     return hash_keys is None or all(
         key is None or (_HASH_KEY.fullmatch(key) and int(key) <= MAX_HASH_KEY) for key in hash_keys
     )
-
-
-def _bytes_column(column: pa.Array) -> pa.Array:
-    # Text is UTF-8 in Arrow already: the cast copies nothing and saves decoding to str and back.
-    if pa.types.is_string(column.type):
-        return column.cast(pa.binary())
-    if pa.types.is_large_string(column.type):
-        return column.cast(pa.large_binary())
-    return column
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """What ``to_pylist`` gives, which took ten times as long before PyArrow 20 or so."""
-    return cast("list[Any]", column.to_numpy(zero_copy_only=False).tolist())
-
-
-def _as_bytes(value: Any) -> bytes | None:
-    if isinstance(value, str):
-        return value.encode()
-    return bytes(value) if isinstance(value, bytearray) else value

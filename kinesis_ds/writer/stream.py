@@ -16,7 +16,7 @@ from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW, StreamWriterBase
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.writer.ledger import Ledger
 from kinesis_ds.writer.ledger_format import Entry, WrittenBatches
-from kinesis_ds.writer.rows import arrow_columns, row_columns
+from kinesis_ds.writer.slices import arrow_slices, row_slices
 from kinesis_ds.writer.task import SinkCommit, TaskId, check, merge_commits, write_task
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class KinesisStreamWriter(StreamWriterBase):
             for _ in iterator:
                 pass
             return SinkCommit(task.partition, query_id=task.query_id, repeated=True)
-        slices = arrow_columns(iterator) if STREAM_WRITER_GETS_ARROW else row_columns(iterator)
+        slices = arrow_slices(iterator) if STREAM_WRITER_GETS_ARROW else row_slices(iterator)
         return write_task(slices, self._options, task, self._run_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -17,7 +17,7 @@ from kinesis_ds.wire.schema import check_sink_schema
 from kinesis_ds.writer import registry
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.results import ShardWrites, WritesByShard, merge
-from kinesis_ds.writer.rows import Rows
+from kinesis_ds.writer.rows import RowChecker
 from kinesis_ds.writer.sender import Sender
 
 if TYPE_CHECKING:
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
     from kinesis_ds.options.write import WriteOptions
     from kinesis_ds.writer.counters import SinkCounters
-    from kinesis_ds.writer.rows import Columns
     from kinesis_ds.writer.service import SinkService
+    from kinesis_ds.writer.slices import RowSlice
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Every request ends by its own deadline; waiting this much longer for it means that the network
-# thread is gone, which is our fault and must not become a hang.
+# Every request ends by its own deadline. If nothing came so much later, the network thread is gone,
+# which is a bug and must not become a hang.
 _GRACE_S = 30.0
-# Of the window. What waits at the low water mark, with one more piece, is never over the bound.
-_PIECE = 10
+# A piece is a tenth of the window: one more piece at the low water mark stays within the bound.
+_PIECES = 10
 
 
 @dataclass(frozen=True)
 class SinkCommit(WriterCommitMessage):
-    """What one task has written, from the executor to the driver.
+    """The message of one task to the driver: what it has written.
 
     Attributes:
-        partition: The task's partition.
-        shards: What was stored, a stream and shard each.
-        query_id: The query's, where there is one.
+        partition: The number of the task's partition.
+        shards: What was stored, for each stream and shard.
+        query_id: The id of the streaming query; None in a batch write.
         repeated: Whether the batch was in the ledger, so that nothing was written.
-        skipped: Rows left out because they are too large.
+        skipped: How many rows were left out because they are too large.
     """
 
     partition: int
@@ -62,10 +62,12 @@ class SinkCommit(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class TaskId:
-    """Which task of which batch this is.
+    """Names one task of one batch.
 
     Attributes:
-        query_id, batch_id: None in a batch write.
+        partition: The number of the task's partition.
+        query_id: The id of the streaming query; None in a batch write.
+        batch_id: The number of the micro-batch; None in a batch write.
     """
 
     partition: int = 0
@@ -74,7 +76,7 @@ class TaskId:
 
     @classmethod
     def current(cls) -> TaskId:
-        """Of the task that runs in this process."""
+        """Return the id of the task that runs in this process."""
         context = TaskContext.get()
         if context is None:
             return cls()
@@ -87,7 +89,7 @@ class TaskId:
 
 
 def check(raw_options: Mapping[str, str], schema: StructType) -> WriteOptions:
-    """The options of a write, if they and the DataFrame's columns are good.
+    """Parse the options of a write, and check them and the columns of the DataFrame.
 
     Raises:
         OptionError: Naming every problem of the options.
@@ -99,7 +101,7 @@ def check(raw_options: Mapping[str, str], schema: StructType) -> WriteOptions:
 
 
 def write_task(
-    slices: Iterable[Columns], options: WriteOptions, task: TaskId, run_id: str
+    slices: Iterable[RowSlice], options: WriteOptions, task: TaskId, run_id: str
 ) -> SinkCommit:
     """Write one task's rows. Returns when Kinesis has acknowledged every one of them.
 
@@ -108,9 +110,9 @@ def write_task(
 
     Args:
         slices: The rows.
-        options: The query's.
-        task: Which task this is.
-        run_id: Stands for the query and the batch where there is none, in the rows' ids.
+        options: The options of the query.
+        task: The task and its batch.
+        run_id: Takes the place of query and batch in the rows' ids where there is none.
 
     Raises:
         KinesisConnectorError: A row cannot be written, or Kinesis would not take it.
@@ -128,7 +130,7 @@ def write_task(
 
 
 def _write(
-    slices: Iterable[Columns],
+    slices: Iterable[RowSlice],
     options: WriteOptions,
     task: TaskId,
     run_id: str,
@@ -142,29 +144,28 @@ def _write(
         label=options.label,
         on_wait=lambda waits: service.network.post(sender.hurry, waits),
     )
-    sender = Sender(
-        service.streams, window, options, counters, id_prefix=_id_prefix(options, task, run_id)
-    )
-    rows = Rows(
+    id_prefix = _id_prefix(options, task, run_id)
+    sender = Sender(service.streams, window, options, counters, id_prefix=id_prefix)
+    piece_records = min(PUT_RECORDS_MAX_RECORDS, options.max_in_flight_records // _PIECES)
+    checker = RowChecker(
         service,
         task.partition,
         options.stream,
-        piece_records=max(1, min(PUT_RECORDS_MAX_RECORDS, options.max_in_flight_records // _PIECE)),
-        piece_bytes=options.max_in_flight_bytes // _PIECE,
+        piece_records=max(1, piece_records),
+        piece_bytes=options.max_in_flight_bytes // _PIECES,
         skip_oversized=options.skip_oversized,
         shared_keys=options.aggregation is not None,
     )
     patience_s = options.retry_timeout_s + _GRACE_S
     counters.opened(window)
     try:
-        for piece in rows.pieces(_until_failed(slices, window)):
+        for piece in checker.pieces(_until_failed(slices, window)):
             window.acquire(len(piece.block), piece.block.size, patience_s)
             service.network.post(sender.add, piece)
         service.network.post(sender.flush)
         window.drain(patience_s)
-        return SinkCommit(
-            task.partition, sender.written(), task.query_id, skipped=_count(rows, options, counters)
-        )
+        _count_skipped(checker.skipped, options, counters)
+        return SinkCommit(task.partition, sender.written(), task.query_id, skipped=checker.skipped)
     finally:
         # After a success there is nothing to cancel. Otherwise (also when Spark gives the task up)
         # this task's requests end here, and only they.
@@ -173,16 +174,15 @@ def _write(
         counters.closed(window)
 
 
-def _count(rows: Rows, options: WriteOptions, counters: SinkCounters) -> int:
-    if rows.skipped:
-        counters.add_skipped(rows.skipped)
+def _count_skipped(skipped: int, options: WriteOptions, counters: SinkCounters) -> None:
+    if skipped:
+        counters.add_skipped(skipped)
         logger.warning(
             "rows too large for the stream were left out target=%s rows=%d; onOversizedRecord=fail "
             "names the first one",
             options.label,
-            rows.skipped,
+            skipped,
         )
-    return rows.skipped
 
 
 def _id_prefix(options: WriteOptions, task: TaskId, run_id: str) -> str | None:
@@ -194,7 +194,7 @@ def _id_prefix(options: WriteOptions, task: TaskId, run_id: str) -> str | None:
 
 
 def _until_failed(items: Iterable[T], window: InFlightWindow) -> Iterator[T]:
-    """The items, as long as nothing has gone wrong: no row is taken that cannot be delivered."""
+    """Pass items on until the window has failed, so that no row is taken in vain."""
     window.check()
     for item in items:
         yield item
@@ -202,7 +202,7 @@ def _until_failed(items: Iterable[T], window: InFlightWindow) -> Iterator[T]:
 
 
 def merge_commits(messages: Iterable[Any]) -> WritesByShard:
-    """What a batch's tasks have written. Tasks that failed have no message."""
+    """Sum up what the tasks of a batch have written. Tasks that failed have no message."""
     return merge(
         writes
         for message in messages

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds._compat import STREAM_WRITER_GETS_ARROW
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.writer.rows import arrow_columns, row_columns
+from kinesis_ds.writer.slices import arrow_slices, row_slices
 from kinesis_ds.writer.task import TaskId, write_task
 from tests.support.sinks import Outcome
 
@@ -22,7 +22,7 @@ TASK = TaskId(partition=3, query_id="5d9e9b52-0cbf-4f4b-9d0c-9a33c6cc3f05", batc
 def run_task(sink: Sink, items: Iterable[Any], task: TaskId = TASK, **options: str) -> Outcome:
     """Write rows as one attempt of a task."""
     parsed = parse_write_options({**sink.kinesis.options(sink.stream), **options})
-    slices = arrow_columns if STREAM_WRITER_GETS_ARROW else row_columns
+    slices = arrow_slices if STREAM_WRITER_GETS_ARROW else row_slices
     try:
         return Outcome(write_task(slices(iter(items)), parsed, task, "no-run"), None)
     except KinesisConnectorError as exc:

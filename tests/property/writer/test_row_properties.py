@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_ds.plan.stream import StreamId
-from kinesis_ds.writer.rows import Columns, Rows
+from kinesis_ds.writer.rows import RowChecker
+from kinesis_ds.writer.slices import RowSlice
 
 STREAMS = ["orders", "clicks", "views"]
 ROW = st.tuples(
@@ -38,7 +39,7 @@ def test_every_row_is_in_one_piece_of_its_stream_in_order(
     """With its number, key and size; and no piece is larger than it may be."""
     default = StreamId("orders")
     columns = [
-        Columns(
+        RowSlice(
             [data for data, _, _ in rows],
             [key for _, key, _ in rows],
             None,
@@ -46,7 +47,7 @@ def test_every_row_is_in_one_piece_of_its_stream_in_order(
         )
         for rows in slices
     ]
-    reader = Rows(Limits(), 0, default, piece_records=piece_records, piece_bytes=piece_bytes)
+    reader = RowChecker(Limits(), 0, default, piece_records=piece_records, piece_bytes=piece_bytes)
     pieces = list(reader.pieces(columns))
 
     rows = [row for part in slices for row in part]

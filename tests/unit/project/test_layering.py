@@ -43,6 +43,7 @@ PURE_FILES = [
     "writer/rows",
     "writer/scheduler",
     "writer/shard_queue",
+    "writer/slices",
     "writer/waiting",
 ]
 # The double thinks in pure files too, except for these, which listen, wait and keep time.

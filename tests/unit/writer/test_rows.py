@@ -14,13 +14,8 @@ from kinesis_ds.errors import WriteError
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.writer.records import Record
-from kinesis_ds.writer.rows import (
-    Columns,
-    Rows,
-    arrow_columns,
-    random_keys,
-    row_columns,
-)
+from kinesis_ds.writer.rows import RowChecker, random_keys
+from kinesis_ds.writer.slices import RowSlice, arrow_slices, row_slices
 
 ORDERS = StreamId("orders")
 
@@ -42,22 +37,26 @@ class Limits:
         return self.now
 
 
-def reader(limits: Limits | None = None, stream: StreamId | None = ORDERS, **options: Any) -> Rows:
+def checker(
+    limits: Limits | None = None, stream: StreamId | None = ORDERS, **options: Any
+) -> RowChecker:
     sizes = {"piece_records": 500, "piece_bytes": MIB}
-    return Rows(limits or Limits(), 7, stream, **{**sizes, **options})
+    return RowChecker(limits or Limits(), 7, stream, **{**sizes, **options})
 
 
-def records(columns: Columns, limits: Limits | None = None, **options: Any) -> list[Record]:
-    return [r for piece in reader(limits, **options).pieces([columns]) for r in piece.block.records]
+def records(columns: RowSlice, limits: Limits | None = None, **options: Any) -> list[Record]:
+    return [
+        r for piece in checker(limits, **options).pieces([columns]) for r in piece.block.records
+    ]
 
 
-def one(data: bytes | str | None, key: str | None = "k", hash_key: str | None = None) -> Columns:
-    return Columns([data], [key], [hash_key])
+def one(data: bytes | str | None, key: str | None = "k", hash_key: str | None = None) -> RowSlice:
+    return RowSlice([data], [key], [hash_key])
 
 
 def test_size_counts_the_partition_key_in_utf8() -> None:
     """A record is as large as its data and its key's bytes, not its key's characters."""
-    (piece,) = reader().pieces([one(b"abc", "é€")])
+    (piece,) = checker().pieces([one(b"abc", "é€")])
 
     (record,) = piece.block.records
     assert 3 + 2 + 3 == piece.block.size == record.size == record.window_bytes
@@ -72,7 +71,7 @@ def test_a_record_may_be_as_large_as_the_limit_with_its_key() -> None:
 
 def test_an_oversized_row_is_named_with_position_and_size() -> None:
     """The message leads to the row: partition, number within the task, size, limit, remedies."""
-    columns = Columns([b"a", b"x" * (MIB + 1)], ["k", "key"], None)
+    columns = RowSlice([b"a", b"x" * (MIB + 1)], ["k", "key"], None)
 
     with pytest.raises(WriteError, match=r"Row 1 of partition 7 .* 1048580 bytes") as caught:
         records(columns)
@@ -82,8 +81,8 @@ def test_an_oversized_row_is_named_with_position_and_size() -> None:
 
 def test_oversized_rows_are_left_out_where_the_user_wants_it() -> None:
     """They are counted, and the rows behind them keep their numbers."""
-    rows = reader(Limits(10), skip_oversized=True)
-    slices = [Columns([b"a", b"x" * 20, b"b"], ["k"] * 3, None), one(b"y" * 11), one(b"c")]
+    rows = checker(Limits(10), skip_oversized=True)
+    slices = [RowSlice([b"a", b"x" * 20, b"b"], ["k"] * 3, None), one(b"y" * 11), one(b"c")]
     kept = [r for piece in rows.pieces(slices) for r in piece.block.records]
 
     assert [(r.data, r.row) for r in kept] == [(b"a", 0), (b"b", 2), (b"c", 4)]
@@ -93,7 +92,7 @@ def test_oversized_rows_are_left_out_where_the_user_wants_it() -> None:
 def test_a_limit_that_was_raised_meanwhile_is_seen_before_a_row_is_refused() -> None:
     """The stream is asked once for a row, and only for one that the old limit refuses."""
     limits = Limits(10, then=20)
-    pieces = reader(limits).pieces([one(b"x" * n) for n in (9, 18, 19, 20)])
+    pieces = checker(limits).pieces([one(b"x" * n) for n in (9, 18, 19, 20)])
 
     assert [next(pieces).block.size for _ in range(2)] == [10, 19]
     with pytest.raises(WriteError, match=r"Row 3 of partition 7 .* 21 bytes .* takes 20 a record"):
@@ -116,7 +115,7 @@ def test_a_limit_that_was_raised_meanwhile_is_seen_before_a_row_is_refused() -> 
         (one(b"", "k", "9" * 500), "explicitHashKey"),
     ],
 )
-def test_a_row_that_kinesis_would_refuse_is_refused_here(columns: Columns, said: str) -> None:
+def test_a_row_that_kinesis_would_refuse_is_refused_here(columns: RowSlice, said: str) -> None:
     """One bad row would have Kinesis refuse the whole request it travels in."""
     with pytest.raises(WriteError, match="Row 0 of partition 7") as caught:
         records(columns)
@@ -132,7 +131,7 @@ def test_explicit_hash_keys_up_to_the_last_are_taken(hash_key: str | None) -> No
 
 def test_rows_without_a_key_are_spread_evenly() -> None:
     """Over 8 equal shards, 8000 rows without a key come to about 1000 each."""
-    keys = [r.partition_key for r in records(Columns([b"d"] * 8000, None, None))]
+    keys = [r.partition_key for r in records(RowSlice([b"d"] * 8000, None, None))]
 
     shards = Counter(hashlib.md5(k.encode(), usedforsecurity=False).digest()[0] >> 5 for k in keys)
     assert len(shards) == 8
@@ -141,8 +140,8 @@ def test_rows_without_a_key_are_spread_evenly() -> None:
 
 def test_rows_that_are_put_together_share_a_key() -> None:
     """One for each slice: an aggregate goes to one shard, and slices to all of them."""
-    slices = [Columns([b"d"] * 3, [None, "mine", None], None) for _ in range(50)]
-    pieces = list(reader(shared_keys=True).pieces(slices))
+    slices = [RowSlice([b"d"] * 3, [None, "mine", None], None) for _ in range(50)]
+    pieces = list(checker(shared_keys=True).pieces(slices))
 
     for piece in pieces:
         first, mine, third = piece.block.keys
@@ -152,7 +151,7 @@ def test_rows_that_are_put_together_share_a_key() -> None:
 
 def test_null_keys_beside_given_ones_are_made_up() -> None:
     """A null is a missing key; the row beside it keeps its own."""
-    columns = Columns([b"a", b"b"], [None, "mine"], None)
+    columns = RowSlice([b"a", b"b"], [None, "mine"], None)
     made_up, mine = records(columns, make_keys=random_keys(seed=1))
 
     assert mine.partition_key == "mine"
@@ -161,10 +160,10 @@ def test_null_keys_beside_given_ones_are_made_up() -> None:
 
 def test_pieces_are_small_and_a_large_row_is_one_by_itself() -> None:
     """What is admitted at a time never exceeds its part of the window, if a row does not."""
-    columns = Columns([b"a" * 9, b"b" * 9, b"c" * 500, b"d" * 9], ["k"] * 4, None)
-    pieces = [len(p.block) for p in reader(piece_bytes=20).pieces([columns])]
+    columns = RowSlice([b"a" * 9, b"b" * 9, b"c" * 500, b"d" * 9], ["k"] * 4, None)
+    pieces = [len(p.block) for p in checker(piece_bytes=20).pieces([columns])]
     assert pieces == [2, 1, 1]
-    pieces = [len(p.block) for p in reader(piece_records=3).pieces([columns])]
+    pieces = [len(p.block) for p in checker(piece_records=3).pieces([columns])]
     assert pieces == [3, 1]
 
 
@@ -173,12 +172,12 @@ def test_each_row_goes_to_the_stream_that_it_names() -> None:
     arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/clicks"
     names = ["a", None, arn, "a", None]
     slices = [
-        Columns([b"0", b"1", b"2", b"3", b"4"], ["k"] * 5, None, names),
-        Columns([b"5"], ["k"], None, ["a"]),
+        RowSlice([b"0", b"1", b"2", b"3", b"4"], ["k"] * 5, None, names),
+        RowSlice([b"5"], ["k"], None, ["a"]),
     ]
     found = [
         (piece.stream.label, [(r.data, r.row) for r in piece.block.records])
-        for piece in reader().pieces(slices)
+        for piece in checker().pieces(slices)
     ]
 
     assert found == [
@@ -201,10 +200,10 @@ def test_each_row_goes_to_the_stream_that_it_names() -> None:
 )
 def test_a_row_that_names_no_stream_is_named(stream: str | None, said: str) -> None:
     """With its number, before anything of its slice is sent."""
-    columns = Columns([b"a", b"b"], ["k", "k"], None, ["ok", stream])
+    columns = RowSlice([b"a", b"b"], ["k", "k"], None, ["ok", stream])
 
     with pytest.raises(WriteError, match="Row 1 of partition 7") as caught:
-        list(reader(stream=None).pieces([columns]))
+        list(checker(stream=None).pieces([columns]))
     assert said in str(caught.value)
 
 
@@ -217,16 +216,16 @@ def test_arrow_text_and_binary_both_become_bytes(kind: pa.DataType) -> None:
     )
     batch = pa.record_batch({"data": pa.array(values, kind)})
 
-    (columns,) = arrow_columns([batch])
+    (columns,) = arrow_slices([batch])
 
-    assert columns == Columns(["é".encode(), b"", None], None, None)
+    assert columns == RowSlice(["é".encode(), b"", None], None, None)
 
 
 def test_arrow_batches_of_large_rows_are_opened_a_few_rows_at_a_time() -> None:
     """A batch of 40 x 1 MiB never is 40 MiB of Python objects at once."""
     batch = pa.record_batch({"data": pa.array([b"x" * MIB] * 40, pa.binary())})
 
-    slices = [len(columns.data) for columns in arrow_columns([batch])]
+    slices = [len(columns.data) for columns in arrow_slices([batch])]
 
     assert sum(slices) == 40
     assert max(slices) <= 4
@@ -236,11 +235,11 @@ def test_empty_arrow_batches_come_to_nothing() -> None:
     """Spark may send batches without rows."""
     empty = pa.record_batch({"data": pa.array([], pa.binary())})
 
-    assert list(reader().pieces(arrow_columns([empty, empty]))) == []
+    assert list(checker().pieces(arrow_slices([empty, empty]))) == []
 
 
 def test_rows_give_the_same_columns_as_arrow() -> None:
     """PySpark 4.0 streams rows, with binary data as bytearray."""
     rows = [Row(data=bytearray(b"a"), partitionKey="k"), Row(data=None, partitionKey=None)]
 
-    assert list(row_columns(rows)) == [Columns([b"a", None], ["k", None], None)]
+    assert list(row_slices(rows)) == [RowSlice([b"a", None], ["k", None], None)]
