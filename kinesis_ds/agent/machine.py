@@ -21,8 +21,12 @@ from kinesis_ds.errors import (
     StreamNotFoundError,
     ThrottledError,
 )
+from kinesis_ds.plan.loss import going_on
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_ds.plan.loss import Loss
     from kinesis_ds.plan.position import Position
 
 # Failures in a row, without progress between, before the cause is looked for or given up on.
@@ -271,12 +275,17 @@ class ShardMachine:
     def _on_diagnosis(self, error: KinesisConnectorError | None, now: float) -> list[Instruction]:
         if error is None:
             return self._wait(now, backoff=True)
-        if isinstance(error, DataLossError) and not self._fail_on_data_loss:
-            return [
-                *self._finish(),
-                Warn(f"{error.message} Going on without it (failOnDataLoss=false)."),
-            ]
-        return self._fail(error)
+        if not isinstance(error, DataLossError):
+            return self._fail(error)
+        return self._on_loss(going_on(error), self._finish)
+
+    def _on_loss(self, loss: Loss, go_on: Callable[[], list[Instruction]]) -> list[Instruction]:
+        """Fail, or warn and do what ``go_on`` returns, as the user wants it."""
+        try:
+            warning = loss.accept(fail_on_data_loss=self._fail_on_data_loss)
+        except KinesisConnectorError as error:
+            return self._fail(error)
+        return [*go_on(), Warn(warning)]
 
     # --- the end --------------------------------------------------------------------------------
 

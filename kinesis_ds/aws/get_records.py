@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from kinesis_ds.aws.starting_position import shard_iterator_position
 from kinesis_ds.errors import (
-    DataLossError,
     InvalidRequestError,
     KinesisConnectorError,
     ProtocolError,
 )
 from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_S
 from kinesis_ds.plan.decoding import PLAIN, Decoding
+from kinesis_ds.plan.loss import position_refused
 from kinesis_ds.plan.position import (
     TRIM_HORIZON,
     After,
@@ -251,19 +251,12 @@ class _Pages:
 
     def _give_up_position(self, refusal: InvalidRequestError) -> None:
         """Go on at the oldest record. What was read already is dropped there, as always."""
-        if self.fail_on_data_loss:
-            raise DataLossError(
-                f"{self._label}: Kinesis no longer knows the position {self.position} "
-                f"({refusal.message})",
-                "Records may have expired before they were read. Set failOnDataLoss=false to go on "
-                "at the oldest record, or start with a new checkpointLocation.",
-            ) from refusal
-        self._lost = self.position
-        logger.warning(
-            "%s: the position %s is gone; reading what is left of the range (failOnDataLoss=false)",
-            self._label,
-            self.position,
+        loss = position_refused(
+            self._label, self.position, refusal.message, "reading what is left of the range"
         )
+        loss.error.__cause__ = refusal
+        logger.warning("%s", loss.accept(fail_on_data_loss=self.fail_on_data_loss))
+        self._lost = self.position
 
 
 def _names_children(raw: dict[str, Any]) -> bool:

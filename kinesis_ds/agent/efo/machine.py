@@ -47,12 +47,12 @@ from kinesis_ds.agent.machine import (
 )
 from kinesis_ds.errors import (
     AccessError,
-    DataLossError,
     InvalidRequestError,
     KinesisConnectorError,
     ResourceInUseError,
 )
 from kinesis_ds.limits import SUBSCRIBE_AFTER_SUCCESS_S, SUBSCRIBE_MIN_INTERVAL_S
+from kinesis_ds.plan.loss import position_refused
 from kinesis_ds.plan.position import TRIM_HORIZON, Position, refuses_position
 
 if TYPE_CHECKING:
@@ -331,24 +331,13 @@ class Subscription(ShardMachine):
     def _on_invalid(self, error: InvalidRequestError, now: float) -> list[Instruction]:
         if self.state is not ShardState.OPENING or not refuses_position(error, self.position):
             return self._fail(error)
-        if self._fail_on_data_loss:
-            return self._fail(
-                DataLossError(
-                    f"{self.shard}: Kinesis no longer knows the position {self.position} "
-                    f"({error.message})",
-                    "Records may have expired before they were read. Set failOnDataLoss=false to "
-                    "go on at the "
-                    "oldest record, or start with a new checkpointLocation.",
-                )
-            )
-        lost, self.position = self.position, TRIM_HORIZON
-        return [
-            *self._wait(now),
-            Warn(
-                f"{self.shard}: the position {lost} is gone; going on at the oldest record "
-                "(failOnDataLoss=false)"
-            ),
-        ]
+
+        def from_oldest() -> list[Instruction]:
+            self.position = TRIM_HORIZON
+            return self._wait(now)
+
+        loss = position_refused(self.shard, self.position, error.message)
+        return self._on_loss(loss, from_oldest)
 
     def _earliest(self) -> float:
         return max(

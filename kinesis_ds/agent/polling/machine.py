@@ -52,7 +52,6 @@ from kinesis_ds.agent.machine import (
 from kinesis_ds.agent.polling.answer_size import AnswerSize
 from kinesis_ds.agent.polling.pace import PollingPace
 from kinesis_ds.errors import (
-    DataLossError,
     InvalidRequestError,
     KinesisConnectorError,
     ProtocolError,
@@ -62,6 +61,7 @@ from kinesis_ds.limits import (
     RETENTION_HOURS_DEFAULT,
     SHARD_ITERATOR_LIFETIME_S,
 )
+from kinesis_ds.plan.loss import records_expired
 from kinesis_ds.plan.position import (
     TRIM_HORIZON,
     After,
@@ -281,7 +281,7 @@ class Polling(ShardMachine):
         warnings: list[Instruction] = []
         # A start was looked at by whoever gave it; this is what became of it since.
         if self._located and self._from is not _From.OLDEST and self._expired():
-            warnings = self._on_loss(
+            warnings = self._go_to_oldest(
                 "Nothing was read there for longer than the stream keeps records."
             )
             if self.state is ShardState.FAILED:
@@ -390,26 +390,17 @@ class Polling(ShardMachine):
                 f"({error.message})"
             )
             return [*self._wait(now), warning]
-        lost = self._on_loss(f"Kinesis no longer knows it ({error.message})")
+        lost = self._go_to_oldest(f"Kinesis no longer knows it ({error.message})")
         return lost if self.state is ShardState.FAILED else [*lost, *self._wait(now)]
 
-    def _on_loss(self, why: str) -> list[Instruction]:
-        if self._fail_on_data_loss:
-            return self._fail(
-                DataLossError(
-                    f"{self.shard}: records behind the position {self.position} may have expired "
-                    f"before they were read. {why}",
-                    "Set failOnDataLoss=false to go on at the oldest record, or start with a new "
-                    "checkpointLocation.",
-                )
-            )
-        self._from = _From.OLDEST
-        return [
-            Warn(
-                f"{self.shard}: the position {self.position} is gone; going on at the oldest "
-                f"record (failOnDataLoss=false). {why}"
-            )
-        ]
+    def _go_to_oldest(self, why: str) -> list[Instruction]:
+        """Fail, or warn and go on at the oldest record, as the user wants it."""
+
+        def from_oldest() -> list[Instruction]:
+            self._from = _From.OLDEST
+            return []
+
+        return self._on_loss(records_expired(self.shard, self.position, why), from_oldest)
 
     def _expired(self) -> bool:
         """Whether what came right behind the position is no longer kept, as far as is known."""
