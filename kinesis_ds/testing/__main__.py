@@ -1,4 +1,4 @@
-"""``python -m kinesis_ds.testing``: a Kinesis on 127.0.0.1 until Ctrl-C."""
+"""``python -m kinesis_ds.testing``: run the double on 127.0.0.1 until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
         default=1.0,
         help="let its time pass so many times as fast (60: subscriptions end after 5 s)",
     )
-    parser.add_argument("--no-limits", action="store_true", help="no rates and sizes are limited")
+    parser.add_argument("--no-limits", action="store_true", help="limit no rates")
     parser.add_argument(
         "--while-fed",
         action="store_true",
@@ -121,7 +121,7 @@ def _until_input_ends(stop: threading.Event) -> None:
 
 
 def _replay(megabytes: float, record_bytes: int) -> Replay:
-    """Events of about 256 KB, or of one record where that is larger."""
+    """Return events of about 256 KB, or of one record if that is larger."""
     records = max(1, min(10_000, 256_000 // max(1, record_bytes)))
     events = max(1, round(megabytes * 1_000_000 / (records * max(1, record_bytes))))
     return Replay.of(events, records, record_bytes)

@@ -1,4 +1,4 @@
-"""The streams of one account, and everything that may be asked of them. Pure."""
+"""The model of the service: the streams of one account, and the calls that it answers. Pure."""
 
 from __future__ import annotations
 
@@ -29,12 +29,17 @@ _DEFAULTS = Settings()
 
 
 class Account:
-    """A pure model of the service: every call gets the time, in seconds since the epoch.
+    """A model of the service. Every call is given the time ``now``, in seconds since the epoch.
 
     Not thread-safe. Times must not step back.
 
     Attributes:
-        streams: By name, those being created and deleted too. The operations work on it.
+        settings: How it behaves.
+        names: Makes and reads ARNs.
+        rng: Source of the random gaps between sequence numbers.
+        rates: Counts calls.
+        streams: All streams by name, also those that are being created or deleted.
+        stream_created_s: By name, when its last stream was created, in whole seconds.
     """
 
     def __init__(self, settings: Settings = _DEFAULTS) -> None:
@@ -57,10 +62,10 @@ class Account:
         """Answer any operation but SubscribeToShard.
 
         Returns:
-            The answer for ``orjson.dumps``: records are in it as fragments that are JSON already.
+            The answer for ``orjson.dumps``; its records are fragments that are JSON already.
 
         Raises:
-            ServiceError: What the service would answer instead.
+            ServiceError: The service would refuse the call.
         """
         run = OPERATIONS.get(operation)
         if run is None:
@@ -71,7 +76,7 @@ class Account:
     def call_unlimited(
         self, operation: str, request: Mapping[str, Any], now: float
     ) -> dict[str, Any]:
-        """As :meth:`call`, whatever the rates are, and without counting against them."""
+        """Do the same as :meth:`call`, without limits of rates, and without counting the call."""
         self._limited = False
         try:
             return self.call(operation, request, now)
@@ -82,7 +87,7 @@ class Account:
         """Answer SubscribeToShard.
 
         Raises:
-            ServiceError: What the service would answer instead.
+            ServiceError: The service would refuse the call.
         """
         self._admit("SubscribeToShard", request)
         return subscribing.subscribe(self, request, now)
@@ -98,19 +103,19 @@ class Account:
         check(FIELDS[operation], request)
 
     def subscriptions(self) -> list[Subscription]:
-        """Those open, oldest first."""
+        """Return the open subscriptions, oldest first."""
         return list(self._subscriptions.values())
 
     # --- for tests -------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Let happen what is due. Calls do so themselves, for the stream that they name."""
+        """Make the changes that are due in all streams. A call does so for the stream it names."""
         for name in list(self.streams):
             with contextlib.suppress(ServiceError):
                 self.stream_named(name, now)
 
     def records(self, stream: str) -> list[StoredRecord]:
-        """All records that are kept, of open and closed shards, in order within each shard."""
+        """Return all records that are kept, shard by shard, each shard's in order."""
         return [
             record
             for shard in self.streams[stream].shards.values()
@@ -118,31 +123,35 @@ class Account:
         ]
 
     def trim(self, stream: str, shard_id: str, up_to: int | None = None) -> None:
-        """Forget records as retention does.
+        """Forget a shard's oldest records, as retention does.
 
         Args:
-            up_to: The last sequence number that is forgotten; all records without it.
+            up_to: The last sequence number that is forgotten; None for all records.
         """
         log = self.streams[stream].shards[shard_id].log
         log.forget(log.stop if up_to is None else log.after(up_to))
 
     def forget_shard(self, stream: str, shard_id: str) -> None:
-        """Let a closed shard fall out of ListShards, with its records."""
+        """Forget a closed shard and its records, as if its retention were over.
+
+        Raises:
+            ValueError: The shard is open.
+        """
         shard = self.streams[stream].shards[shard_id]
         if shard.ending is None:
             raise ValueError(f"{shard_id} of {stream} is open")
         self.streams[stream].forget(shard)
 
     def set_key_state(self, stream: str, code: str | None) -> None:
-        """Make reads, writes and open subscriptions fail with this exception of the key service.
+        """Make reads, writes and open subscriptions fail as if the stream's KMS key had failed.
 
         Args:
-            code: For example ``KMSDisabledException``; None makes the key usable again.
+            code: Their error, for example ``KMSDisabledException``; None: the key works again.
         """
         self.streams[stream].key_state = code
 
     def deny(self, operation: str, stream: str | None = None) -> None:
-        """Answer AccessDeniedException to an operation, on one stream or on all."""
+        """Refuse an operation with AccessDeniedException, on one stream or on all."""
         self._denied.add((operation, stream))
 
     def allow(self, operation: str, stream: str | None = None) -> None:
@@ -157,7 +166,7 @@ class Account:
         now: float,
         explicit_hash_key: str | None = None,
     ) -> int:
-        """Put a record past the limits of a shard; returns its sequence number."""
+        """Put a record without limits of a shard's rate, and return its sequence number."""
         encoded = pybase64.b64encode(data).decode()
         entry = writing.Entry(
             encoded,
@@ -188,11 +197,15 @@ class Account:
         return self._limited
 
     def limit(self, what: tuple[str, ...], per_second: float, now: float) -> bool:
-        """Whether a counted call is one too many."""
+        """Count a call, and return whether it is one too many."""
         return self._limited and not self.rates.take(what, per_second, now)
 
     def throttle(self, operation: str, per_second: float, now: float, stream: str = "") -> None:
-        """Refuse more calls a second than this, of the account or on a stream."""
+        """Count a call of the account, or on a stream, and refuse it if it is one too many.
+
+        Raises:
+            ServiceError: There were more than ``per_second`` calls.
+        """
         if self.limit((operation, stream), per_second, now):
             where = f"stream {stream} under account" if stream else "account"
             raise ServiceError(
@@ -201,7 +214,11 @@ class Account:
             )
 
     def stream(self, request: Mapping[str, Any], now: float) -> Stream:
-        """The stream that a request names, up to date."""
+        """Return the stream that a request names, with all changes that are due by now.
+
+        Raises:
+            ServiceError: There is no such stream.
+        """
         return self.stream_named(self.names.required_stream(request), now)
 
     def stream_named(self, name: str, now: float) -> Stream:
@@ -215,10 +232,10 @@ class Account:
         return stream
 
     def usable(self, stream: Stream, now: float) -> Stream:
-        """A stream for reading and writing.
+        """Return the stream if it can be read and written; else refuse the call.
 
-        AWS may go on serving a stream that is being deleted, and says to use only ACTIVE ones; here
-        a stream that is not yet or no longer there is not found.
+        AWS may go on serving a stream that is being deleted, and says to use only ACTIVE ones. Here
+        a stream that is being created or deleted is not found.
         """
         if stream.status(now) in ("CREATING", "DELETING"):
             raise self.no_stream(stream.name)
@@ -229,7 +246,9 @@ class Account:
             raise ServiceError(stream.key_state, f"The key of stream {stream.name} is not usable.")
 
     def active(self, stream: Stream, now: float) -> Stream:
-        """A stream for changing: "the resource must be in the ACTIVE state"."""
+        """Return the stream if it can be changed; else refuse the call. AWS: "the resource must be
+        in the ACTIVE state".
+        """
         status = stream.status(now)
         if status != "ACTIVE":
             raise ServiceError(
@@ -246,7 +265,11 @@ class Account:
         )
 
     def consumer(self, arn: str, now: float) -> tuple[Stream, Consumer]:
-        """The consumer with this ARN and its stream."""
+        """Return the stream and the consumer of a consumer's ARN.
+
+        Raises:
+            ServiceError: There is no such consumer.
+        """
         name = self.names.stream_in(arn)
         stream = self.stream_named(name, now) if name is not None else None
         for consumer in stream.registered(now) if stream is not None else ():

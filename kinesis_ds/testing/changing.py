@@ -1,4 +1,4 @@
-"""Operations that change a stream: its shards, its mode, its key, its retention, its tags. Pure."""
+"""Operations that change a stream's shards, mode, record size, retention and key. Pure."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def update_max_record_size(
 
 
 def update_strategy(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """ "The change takes effect immediately"."""
+    """Change the strategy. AWS: "The change takes effect immediately"."""
     stream = account.active(account.stream(request, now), now)
     strategy = request["RecordDistributionStrategy"]
     if strategy == "AUTO" and stream.mode != "ON_DEMAND":
@@ -140,7 +140,10 @@ def decrease_retention(account: Account, request: Mapping[str, Any], now: float)
 def _retain(
     account: Account, request: Mapping[str, Any], now: float, longer: bool
 ) -> dict[str, Any]:
-    """At once: AWS names no UPDATING state for it. What had expired before stays so."""
+    """Change the retention at once: AWS names no UPDATING state for it.
+
+    Records that have expired before stay gone.
+    """
     stream = account.active(account.stream(request, now), now)
     hours, present = request["RetentionPeriodHours"], stream.retention_hours
     low, high = _RETENTION_HOURS
@@ -183,7 +186,7 @@ def _encrypt(
 
 
 def _resharded(account: Account, request: Mapping[str, Any], now: float) -> Stream:
-    """A stream whose shards may be changed."""
+    """Return the stream that a request names if its shards may be changed; else refuse."""
     stream = account.active(account.stream(request, now), now)
     if stream.mode != "PROVISIONED":
         raise ServiceError(

@@ -15,12 +15,18 @@ MAX_CREATING = 5
 
 
 class Consumer:
-    """One registered consumer, and what its subscriptions have done.
+    """A registered consumer, and what its subscriptions have done. Times: seconds since the epoch.
 
     Attributes:
-        gone_at: When its DELETING state ends, None outside of it.
-        called_at, subscribed_at: When each shard was last asked for, and last with success.
-        current: The subscription that holds each shard, open or over.
+        name: Its name in its stream.
+        stream_arn: ARN of its stream.
+        arn: Its own ARN.
+        created_s: When it was registered, in whole seconds.
+        ready_at: When its CREATING state ends.
+        gone_at: When its DELETING state ends; None unless it is being removed.
+        called_at: By shard, when SubscribeToShard was last called.
+        subscribed_at: By shard, when SubscribeToShard last succeeded.
+        current: By shard, the last subscription, open or over.
     """
 
     def __init__(self, name: str, stream_arn: str, created_s: int, ready_at: float) -> None:
@@ -41,7 +47,7 @@ class Consumer:
         return "CREATING" if now < self.ready_at else "ACTIVE"
 
     def bytes_out(self, shard_id: str) -> Bucket:
-        """2 MiB/s a shard, whichever subscription reads it."""
+        """Return what bounds a shard's subscriptions of this consumer to 2 MiB/s together."""
         bucket = self._bytes_out.get(shard_id)
         if bucket is None:
             bucket = self._bytes_out[shard_id] = Bucket(READ_BYTES_PER_S)

@@ -1,4 +1,4 @@
-"""What the double answers instead of a result."""
+"""The error that the double answers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ class ServiceError(Exception):
     """An error of the service, as it crosses the network.
 
     Attributes:
-        code: For example ``ResourceNotFoundException``.
-        message: The service's words.
-        status: HTTP status.
+        code: Its name, for example ``ResourceNotFoundException``.
+        message: Its text.
+        status: The HTTP status.
     """
 
     def __init__(self, code: str, message: str = "", status: int = 400) -> None:

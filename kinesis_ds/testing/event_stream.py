@@ -1,4 +1,4 @@
-"""One subscription on its connection: what the model says, frame by frame, with its faults."""
+"""Send the events of one subscription over its connection, with the faults that strike it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from kinesis_ds.testing.faults import (
     StreamAction,
     Trickle,
 )
-from kinesis_ds.testing.subscription import End, Send, Subscription, Wait
-from kinesis_ds.testing.subscription import Raise as RaiseStep
+from kinesis_ds.testing.subscription import End, Fail, Send, Subscription, Wait
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.clock import Changes, ServerClock
@@ -38,11 +37,20 @@ _LAST_WORDS_S = 0.5
 
 
 class TakenOver(Exception):  # noqa: N818  # what happened, not an error of anybody
-    """Another subscription has taken over while this one's client did not read."""
+    """The client did not read while another subscription took over; the connection was torn."""
 
 
 class EventStreamWriter:
-    """Sends a subscription's events until it is over, by the model or by a fault."""
+    """Sends a subscription's events until the account, or a fault, ends it.
+
+    Args:
+        reply: The answer to send them in, already started.
+        subscription: Says what to send, and when.
+        faults: What goes wrong in this subscription.
+        clock: Tells the account and the faults the time.
+        changes: Wakes it when something in the account has changed.
+        replay: Events to send in place of the subscription's; None for none.
+    """
 
     def __init__(
         self,
@@ -64,10 +72,14 @@ class EventStreamWriter:
         self._outlive = 0
 
     async def run(self, position: Mapping[str, Any]) -> None:
-        """Send until the end.
+        """Send until the stream ends.
+
+        Args:
+            position: The request's StartingPosition, for a replay.
 
         Raises:
-            TakenOver: The connection was torn, since its client no longer reads.
+            TakenOver: The connection was torn, since another subscription took over and the client
+                did not read.
         """
         if not await self._event(0, frames.initial_message(), None):
             return
@@ -82,7 +94,7 @@ class EventStreamWriter:
             ticket = self._changes.ticket(self._key)
             late = self._subscription.superseded and self._outlive > 0
             if late:
-                self._subscription.superseded = False  # as if nobody had told it yet
+                self._subscription.superseded = False  # as if it did not know yet
             step = self._subscription.next(self._clock.wall())
             if late:
                 self._subscription.superseded = True
@@ -95,7 +107,7 @@ class EventStreamWriter:
                     frame = frames.event_message(step.payload)
                     if not await self._event(number, frame, step.payload):
                         return
-                case RaiseStep():
+                case Fail():
                     await self._write(frames.exception_message(step.code, step.message))
                     await self._reply.end()
                     return
@@ -104,7 +116,7 @@ class EventStreamWriter:
                     return
 
     async def _event(self, number: int, frame: bytes, payload: bytes | None) -> bool:
-        """Send one event with what happens to it; whether the stream goes on."""
+        """Send one event with the faults that strike it; return whether the stream goes on."""
         copies = 1
         for action in self._faults.at_event(number, self._clock.wall()):
             match action:
@@ -126,7 +138,7 @@ class EventStreamWriter:
         return True
 
     async def _act(self, action: StreamAction, frame: bytes) -> bool:
-        """What happens before or instead of a frame; whether it is still to be sent."""
+        """Do what happens before or instead of a frame; return whether the frame is still sent."""
         match action:
             case Stall():
                 await self._until_gone()
@@ -162,7 +174,7 @@ class EventStreamWriter:
             await self._write_whole(data[at : at + self._piece])
 
     async def _write_whole(self, data: bytes) -> None:
-        """Write; a client that does not read is cut off once another has taken over."""
+        """Write; cut off a client that does not read once another subscription has taken over."""
         if not data:
             return
         writing = asyncio.ensure_future(self._reply.write(data))

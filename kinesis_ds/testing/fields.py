@@ -1,4 +1,4 @@
-"""The fields of the requests, as the service's model (kinesis/2013-12-02) bounds them. Pure."""
+"""The fields of each request, with the bounds of the service's model (kinesis/2013-12-02). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event-stream messages with their checksums, as the service sends them. Pure.
+"""Encode event-stream messages with their checksums, as the service does. Pure.
 
 ``total length | header length | CRC of those | headers | payload | CRC of all before``
 (https://smithy.io/2.0/aws/amazon-eventstream.html).
@@ -15,7 +15,7 @@ _TEXT = 7
 
 
 def frame(payload: bytes, headers: bytes = b"") -> bytes:
-    """One message: encoded headers and a payload between both checksums."""
+    """Return a message of encoded headers and a payload, with both checksums."""
     prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
     prelude += struct.pack(">I", zlib.crc32(prelude))
     crc = zlib.crc32(payload, zlib.crc32(headers, zlib.crc32(prelude)))
@@ -23,17 +23,17 @@ def frame(payload: bytes, headers: bytes = b"") -> bytes:
 
 
 def text_header(name: str, value: str) -> bytes:
-    """A header with a text value."""
+    """Return an encoded header with a text value."""
     return typed_header(name, _TEXT, struct.pack(">H", len(value.encode())) + value.encode())
 
 
 def typed_header(name: str, kind: int, value: bytes) -> bytes:
-    """A header of any type; ``value`` with its length where the type has one."""
+    """Return an encoded header of any type; ``value`` includes its length if the type has one."""
     return bytes([len(name.encode())]) + name.encode() + bytes([kind]) + value
 
 
 def message(payload: bytes, **headers: str) -> bytes:
-    """A frame whose headers are texts; ``message_type="event"`` becomes ``:message-type``."""
+    """Return a message whose headers are texts; ``message_type`` becomes ``:message-type``."""
     return frame(
         payload,
         b"".join(
@@ -53,12 +53,12 @@ _EVENT_HEADERS = b"".join(
 
 
 def event_message(payload: bytes) -> bytes:
-    """A SubscribeToShardEvent."""
+    """Return the message of a SubscribeToShardEvent."""
     return frame(payload, _EVENT_HEADERS)
 
 
 def initial_message() -> bytes:
-    """The empty first message of every subscription."""
+    """Return the empty message that begins every subscription."""
     return message(
         b"{}",
         event_type="initial-response",
@@ -68,7 +68,7 @@ def initial_message() -> bytes:
 
 
 def exception_message(code: str, text: str = "") -> bytes:
-    """An exception in the stream, as modelled ones are sent."""
+    """Return the message of an exception that the service's model knows."""
     return message(
         orjson.dumps({"message": text}),
         exception_type=code,

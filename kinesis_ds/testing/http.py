@@ -1,6 +1,6 @@
-"""One request and the way to answer it, whichever version of HTTP carries them.
+"""A request and the way to answer it, for any version of HTTP; and HTTP/1.1.
 
-HTTP/1.1 is aiohttp's low-level server. :mod:`kinesis_ds.testing.http2` is HTTP/2.
+HTTP/1.1 is aiohttp's low-level server. HTTP/2 is :mod:`kinesis_ds.testing.http2`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ MAX_BODY_BYTES = 16 * MIB
 
 @dataclass(frozen=True)
 class Request:
-    """A request, read to its end. Header names are in lower case."""
+    """A request, read to its end.
+
+    Attributes:
+        headers: By name in lower case.
+        body: All of the body.
+        http_version: ``1.1`` or ``2``.
+    """
 
     headers: Mapping[str, str]
     body: bytes
@@ -29,21 +35,22 @@ class Request:
 
 
 class Reply(Protocol):
-    """The answer to one request. ConnectionError from any method: the client has gone.
+    """The answer to one request.
 
-    Its handler is cancelled when the client goes.
+    Every method raises ConnectionError if the client has gone. The request's handler is cancelled
+    when the client goes.
     """
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None: ...
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body; waits while the client does not take it."""
+        """Send a piece of the body; wait while the client does not take it."""
 
     async def end(self) -> None:
         """End the body properly."""
 
     def tear(self, *, at_once: bool = False) -> None:
-        """Break off without an end: what was written still arrives, unless ``at_once``."""
+        """Break off without an end. What was written still arrives, unless ``at_once``."""
 
 
 Handler = Callable[[Request, Reply], Awaitable[None]]
@@ -79,7 +86,7 @@ class _Http1Reply:
 
 
 def http1_protocol(handler: Handler) -> web.Server:
-    """A factory of protocols for ``loop.create_server``. Call on the loop."""
+    """Return a factory of protocols for ``loop.create_server``. Call on the loop."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read()
@@ -88,7 +95,7 @@ def http1_protocol(handler: Handler) -> web.Server:
         with contextlib.suppress(ConnectionError):
             await handler(Request(headers, body, "1.1"), reply)
         if reply.response is None or reply.torn:
-            # Nothing may follow on this connection; an answer of aiohttp's own least of all.
+            # Nothing may follow on this connection, least of all an answer of aiohttp's own.
             reply.tear()
             raise asyncio.CancelledError
         return reply.response

@@ -1,4 +1,4 @@
-"""HTTP/2 on asyncio: one connection, many streams, each with the window its client grants it."""
+"""HTTP/2 on asyncio: many streams on one connection, each within its flow-control window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_STREAMS = 100
 
 
 class _Stream:
-    """A request under way, and the way to answer it: a :class:`~.http.Reply`."""
+    """A request under way, and its :class:`~kinesis_ds.testing.http.Reply`."""
 
     def __init__(self, connection: Http2Protocol, stream_id: int, headers: dict[str, str]) -> None:
         self.headers = headers
@@ -40,7 +40,7 @@ class _Stream:
         self._gone = False
 
     def close(self) -> None:
-        """The client has reset the stream, or its connection is lost."""
+        """Note that the client has reset the stream, or that its connection is lost."""
         self._gone = True
         self.room.set()
 
@@ -97,14 +97,15 @@ class _Stream:
 
 
 class Http2Protocol(asyncio.Protocol):
-    """One connection.
+    """The server's side of one connection.
 
     Args:
         handler: Answers each request, in a task of its own.
-        connected: Where the connection counts itself while it is open.
+        connected: The connection is in this set while it is open.
 
     Attributes:
-        transport: None once it is lost.
+        h2: The state of the protocol.
+        transport: Its transport; None before it is made and once it is lost.
     """
 
     def __init__(self, handler: Handler, connected: set[Http2Protocol]) -> None:
@@ -155,7 +156,11 @@ class Http2Protocol(asyncio.Protocol):
         self._writable.set()
 
     async def drained(self) -> None:
-        """Wait while the socket takes no more."""
+        """Wait until the socket takes more.
+
+        Raises:
+            ConnectionResetError: The connection is lost.
+        """
         await self._writable.wait()
         if self.transport is None:
             raise ConnectionResetError("the connection is lost")
@@ -165,10 +170,10 @@ class Http2Protocol(asyncio.Protocol):
             self.transport.write(data)
 
     def go_away(self, *, at_next_call: bool = False) -> None:
-        """Say GOAWAY, and answer what is under way.
+        """Send GOAWAY, and still answer the calls that are under way.
 
         Args:
-            at_next_call: Only when another call comes, which is not looked at any more.
+            at_next_call: Send it only when another call comes, and do not answer that call.
         """
         if at_next_call:
             self._refuses_next = True
@@ -176,7 +181,7 @@ class Http2Protocol(asyncio.Protocol):
             self._say_go_away(2**31 - 1)
 
     def freeze(self) -> None:
-        """Carry nothing more, in either direction, and stay open."""
+        """Carry nothing more in either direction, and keep the connection open."""
         self._frozen = True
         if self.transport is not None:
             self.transport.pause_reading()
@@ -187,7 +192,7 @@ class Http2Protocol(asyncio.Protocol):
             self.transport.write(GoAwayFrame(last_stream_id=last_stream_id).serialize())
 
     def close(self) -> None:
-        """Say GOAWAY and close."""
+        """Send GOAWAY and close."""
         if self.transport is not None:
             with contextlib.suppress(h2.exceptions.ProtocolError):
                 self.h2.close_connection()
@@ -235,13 +240,13 @@ class Http2Protocol(asyncio.Protocol):
                 self.close()
 
     def _more_room(self, stream_ids: Iterable[int]) -> None:
-        """More may be sent on these streams, as far as they are still there."""
+        """Let the writers of these streams go on, as far as the streams are still there."""
         for stream_id in stream_ids:
             if stream_id in self._streams:
                 self._streams[stream_id].room.set()
 
     def _refuses(self, stream_id: int) -> bool:
-        """Whether a call comes too late, as the client has been told, or is told now."""
+        """Return whether a call comes after GOAWAY; send GOAWAY now if it was to come with it."""
         if self._refuses_next and self._refuses_from is None:
             self._refuses_from = stream_id
             self._say_go_away(stream_id - 1)

@@ -1,4 +1,4 @@
-"""What was asked of the double, call by call."""
+"""Keep the calls that the double has received."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Call:
     """One call as it was received.
 
     Attributes:
-        target: Operation, and the stream, shard and consumer it is about.
-        request: Its members; of PutRecords without the records.
+        target: The operation, and the stream, shard and consumer that it is about.
+        request: The members of the request, without records and their data.
         records: How many records a PutRecord or PutRecords brought.
-        at: The double's wall clock, seconds since the epoch.
+        at: When it was answered by the double's clock, in seconds since the epoch.
         outcome: ``ok``, or an error code, or the name of the fault that struck.
-        access_key: Id of the access key that it was signed with.
+        access_key: Id of the access key that signed it.
     """
 
     target: Target
@@ -35,7 +35,7 @@ class Call:
 
 
 class Journal:
-    """The last 100,000 calls, oldest first. Written by the server's loop, read by anyone."""
+    """The last 100,000 calls, oldest first. The server's loop writes it; any thread may read it."""
 
     def __init__(self) -> None:
         self._calls: deque[Call] = deque(maxlen=_KEPT)
@@ -46,7 +46,7 @@ class Journal:
     def calls(
         self, operation: str | None = None, shard: str | None = None, stream: str | None = None
     ) -> list[Call]:
-        """Those of one operation, shard or stream, or all."""
+        """Return the calls of one operation, shard or stream; what is None is not looked at."""
         return [
             call
             for call in tuple(self._calls)

@@ -1,4 +1,4 @@
-"""ListShards. Pure."""
+"""Answer ListShards. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _token(stream: Stream, shown: list[Shard], chosen: Mapping[str, Any] | None,
 def _asked(
     account: Account, request: Mapping[str, Any], now: float
 ) -> tuple[Stream, str | None, Mapping[str, Any] | None]:
-    """The stream, the shard after which to start, and the filter."""
+    """Return the stream, the shard after which to start, and the filter that a request names."""
     token = request.get("NextToken")
     if token is None:
         stream = account.stream(request, now)
@@ -94,7 +94,7 @@ def _refuse_unlistable(account: Account, stream: Stream, now: float) -> None:
 def _filter(
     stream: Stream, chosen: Mapping[str, Any] | None, now: float
 ) -> Callable[[Shard], bool]:
-    """Which shards a filter lets through, in the words of ``ShardFilter``."""
+    """Return a function that says whether a ``ShardFilter`` lets a shard through."""
     if chosen is None:
         return lambda shard: True
     kind = chosen["Type"]

@@ -1,4 +1,4 @@
-"""The records of one shard, in order, each already in the form in which it is sent. Pure."""
+"""Keep the records of one shard in order, each as the JSON in which it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class StoredRecord:
 
 
 class RecordLog:
-    """Appended to at the end, forgotten from the front; found by number or time, by bisection.
+    """A shard's records. New ones are appended, old ones are forgotten from the front.
 
-    A place in the log is a count of all records ever appended, so it stays valid when records are
-    forgotten.
+    A *place* in the log counts all records ever appended before it, so it stays valid when records
+    are forgotten. Places are found by sequence number or by time, with a bisection.
 
     Attributes:
-        forgotten: Number of the last record that was forgotten, 0 if none was.
+        forgotten: Sequence number of the last record that was forgotten; 0 if none was.
     """
 
     def __init__(self) -> None:
         self.forgotten = 0
-        self._cut = 0  # records that are no longer in the lists
-        self._head = 0  # of those in the lists, how many at the front are forgotten
+        self._cut = 0  # how many records are no longer in the lists
+        self._head = 0  # how many records at the front of the lists are forgotten
         self._bytes_cut = 0
-        self._bytes_in = 0  # of all records ever
+        self._bytes_in = 0  # bytes of all records ever
         self._numbers: list[int] = []
         self._arrivals: list[int] = []
-        self._bytes: list[int] = []  # all up to and with this record
+        self._bytes: list[int] = []  # of all records up to this one, included
         self._jsons: list[bytes] = []
         self._explicit: dict[int, str] = {}
 
     @property
     def start(self) -> int:
-        """Place of the oldest record."""
+        """The place of the oldest record."""
         return self._cut + self._head
 
     @property
     def stop(self) -> int:
-        """Place after the newest record."""
+        """The place after the newest record."""
         return self._cut + len(self._numbers)
 
     def append(
@@ -79,15 +79,15 @@ class RecordLog:
         return self._arrivals[place - self._cut]
 
     def after(self, number: int) -> int:
-        """Place of the first record above this number."""
+        """Return the place of the first record above a sequence number."""
         return self._cut + bisect_right(self._numbers, number, self._head)
 
     def since(self, time_ms: int) -> int:
-        """Place of the first record that arrived then or later."""
+        """Return the place of the first record that arrived at this time or later."""
         return self._cut + bisect_left(self._arrivals, time_ms, self._head)
 
     def fitting(self, place: int, max_records: int, max_bytes: int) -> int:
-        """Place after the records that fit; at least one, if there is one."""
+        """Return the place after the records that fit: at least one, if there is one."""
         at = place - self._cut
         if at >= len(self._numbers):
             return place
@@ -96,7 +96,7 @@ class RecordLog:
         return self._cut + max(at + 1, bisect_right(self._bytes, limit, at, high))
 
     def size(self, place: int, stop: int) -> int:
-        """Bytes of data and keys."""
+        """Return the bytes of the data and keys from ``place`` to ``stop``."""
         if stop <= place:
             return 0
         at = place - self._cut
@@ -104,16 +104,16 @@ class RecordLog:
         return self._bytes[stop - 1 - self._cut] - before
 
     def json(self, place: int, stop: int) -> bytes:
-        """A JSON array of the records."""
+        """Return a JSON array of the records from ``place`` to ``stop``."""
         return b"[%b]" % b",".join(self._jsons[place - self._cut : stop - self._cut])
 
     def expire(self, before_ms: int) -> None:
-        """Forget what arrived before this time."""
+        """Forget the records that arrived before this time."""
         if self._head < len(self._arrivals) and self._arrivals[self._head] < before_ms:
             self.forget(self.since(before_ms))
 
     def forget(self, stop: int) -> None:
-        """Forget the records up to this place, without it."""
+        """Forget the records before this place."""
         at = stop - self._cut
         if at <= self._head:
             return
@@ -130,7 +130,7 @@ class RecordLog:
             self._head = 0
 
     def records(self, shard_id: str) -> Iterator[StoredRecord]:
-        """All that are kept, in order."""
+        """Yield all records that are kept, in order."""
         for at in range(self._head, len(self._numbers)):
             fields = orjson.loads(self._jsons[at])
             yield StoredRecord(

@@ -1,4 +1,4 @@
-"""Names and ARNs of streams and consumers. Pure."""
+"""Make ARNs from names, and find the stream that a request names. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinesis_ds.testing.tokens import unseal
 
 
 class Names:
-    """Turns names into ARNs and finds the stream that a request is about."""
+    """The names of one account in one region."""
 
     def __init__(self, region: str, account_id: str) -> None:
         self._prefix = f"arn:aws:kinesis:{region}:{account_id}:stream/"
@@ -21,13 +21,16 @@ class Names:
         return self._prefix + name
 
     def stream_in(self, arn: str) -> str | None:
-        """The stream in its ARN or in that of a consumer; None in another account or region."""
+        """Return the stream's name in its ARN or in a consumer's.
+
+        None: the ARN is of another account or region.
+        """
         if not arn.startswith(self._prefix):
             return None
         return arn.removeprefix(self._prefix).split("/", 1)[0]
 
     def stream_of(self, request: Mapping[str, Any]) -> str | None:
-        """The stream that a request is about, as far as that can be told before it is checked."""
+        """Return the name of the stream that a request, which is not checked yet, is about."""
         name = request.get("StreamName")
         if isinstance(name, str):
             return name
@@ -43,7 +46,7 @@ class Names:
         return None
 
     def required_stream(self, request: Mapping[str, Any]) -> str:
-        """The stream named by ``StreamName``, ``StreamARN`` or both.
+        """Return the name of the stream that ``StreamName``, ``StreamARN`` or both give.
 
         Raises:
             ServiceError: InvalidArgumentException, or ResourceNotFoundException for an ARN of

@@ -1,4 +1,4 @@
-"""Which function answers which operation. Pure."""
+"""The function that answers each operation. Pure."""
 
 from __future__ import annotations
 

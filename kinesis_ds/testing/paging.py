@@ -1,4 +1,4 @@
-"""Tokens of the next page. Pure."""
+"""Read the tokens of next pages. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def page_of(account: Account, kind: str, token: str, now: float) -> dict[str, Any]:
-    """What a page token stands for.
+    """Return the fields that a page token was made from.
 
     Raises:
-        ServiceError: InvalidArgumentException for garbage, ExpiredNextTokenException.
+        ServiceError: InvalidArgumentException if it is not a token of this kind, or
+            ExpiredNextTokenException.
     """
     fields = unseal(kind, token)
     if fields is None:

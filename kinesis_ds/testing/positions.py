@@ -1,4 +1,4 @@
-"""Where a read starts: from the words of a request to a sequence number. Pure."""
+"""Find the sequence number at which a read starts, from the position in the request. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def start_after(
     now: float,
     settings: Settings,
 ) -> int:
-    """The sequence number after which a read of this shard starts.
+    """Return the sequence number after which a read of this shard starts.
 
     Args:
-        operation: For messages.
+        operation: The operation's name, for error texts.
         position: ``Type`` with ``SequenceNumber`` or ``Timestamp``, as SubscribeToShard names them.
 
     Raises:
-        ServiceError: InvalidArgumentException.
+        ServiceError: InvalidArgumentException if there is no such position.
     """
     kind: str = position["Type"]
     number: str | None = position.get("SequenceNumber")
@@ -76,9 +76,9 @@ def _at_time(shard: Shard, time_ms: int, now_ms: int) -> int:
 
 
 def _check_origin(stream: Stream, shard: Shard, operation: str, number: str, now_ms: int) -> None:
-    """Refuse numbers of other shards and streams, and numbers that nobody was given yet.
+    """Refuse numbers of other shards or streams, and numbers that no record has yet.
 
-    AWS refuses the first two in these words. Of the last it says nothing.
+    The texts for the first two are those of AWS. AWS does not document the last case.
     """
     found = origin(int(number))
     if found is not None and found.index != shard.origin.index:

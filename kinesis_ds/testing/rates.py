@@ -1,4 +1,4 @@
-"""Token buckets: what the service allows per second. Pure."""
+"""Limit calls and bytes per second with token buckets. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _LATER_S = 1e-6
 
 
 class Bucket:
-    """Holds one second's allowance and refills steadily; may be overdrawn by :meth:`borrow`.
+    """Holds at most one second's allowance and refills steadily. :meth:`borrow` may overdraw it.
+
+    Amounts are calls or bytes; ``now`` is in seconds since the epoch.
 
     Attributes:
-        rate: Allowance per second, and the most that is saved up.
+        rate: The allowance per second, and the most that is saved up.
     """
 
     __slots__ = ("_at", "_level", "rate")
@@ -26,41 +28,44 @@ class Bucket:
         self._at = -math.inf
 
     def level(self, now: float) -> float:
-        """What may be taken now; below zero while a debt is paid back."""
+        """Return how much may be taken now; below zero while a debt is paid back."""
         if now > self._at:
             self._level = min(self.rate, self._level + (now - self._at) * self.rate)
             self._at = now
         return self._level
 
     def take(self, amount: float, now: float) -> bool:
-        """Take this much if it is there."""
+        """Take an amount if all of it is there; return whether it was."""
         if self.level(now) < amount:
             return False
         self._level -= amount
         return True
 
     def ready_at(self, amount: float, now: float) -> float:
-        """When this much will be there; ``now`` if it is. More than the rate never is: ask less."""
+        """Return when an amount will be there; ``now`` if it is there already.
+
+        An amount above the rate is never there: return when the bucket will be full.
+        """
         missing = min(amount, self.rate) - self.level(now)
         return now if missing <= _SLACK else now + missing / self.rate + _LATER_S
 
     def borrow(self, amount: float, now: float) -> None:
-        """Take this much, into debt if need be."""
+        """Take an amount, even if that makes a debt."""
         self._level = self.level(now) - amount
 
     def take_anyway(self, amount: float) -> None:
-        """Take this much at the time of the last question."""
+        """Take an amount as of the last time that the level was looked at."""
         self._level -= amount
 
 
 class Rates:
-    """One bucket for each thing whose calls are counted."""
+    """A bucket for each thing whose calls are counted."""
 
     def __init__(self) -> None:
         self._buckets: dict[Hashable, Bucket] = {}
 
     def take(self, what: Hashable, per_second: float, now: float) -> bool:
-        """Whether one more call is allowed now; counts it if it is."""
+        """Count a call if it is allowed now; return whether it is."""
         bucket = self._buckets.get(what)
         if bucket is None:
             bucket = self._buckets[what] = Bucket(per_second)

@@ -1,4 +1,4 @@
-"""GetShardIterator and GetRecords. Pure."""
+"""Answer GetShardIterator and GetRecords. Pure."""
 
 from __future__ import annotations
 
@@ -95,16 +95,17 @@ def _answer(
 
 
 def _looked_ms(account: Account, shard: Shard, after: int) -> int | None:
-    """Up to which time one answer looks; None where it finds the next record in any case."""
+    """Return the time up to which one answer looks for records; None if there is no such bound."""
     if account.settings.stretch_s is None:
         return None
     return max(time_ms(after), shard.created_ms) + round(account.settings.stretch_s * 1000)
 
 
 def _count_bytes(shard: Shard, size: int, now: float) -> None:
-    """More than a second's allowance is paid back in full, saved up or not.
+    """Take an answer's bytes from the shard's allowance.
 
-    So an answer of 10 MiB blocks the shard for 5 s, as AWS says.
+    An answer above one second's allowance is paid back in full, even if allowance was saved up: an
+    answer of 10 MiB blocks the shard for 5 s, as AWS says.
     """
     level = shard.bytes_out.level(now)
     shard.bytes_out.borrow(size + max(level, 0) if size > shard.bytes_out.rate else size, now)

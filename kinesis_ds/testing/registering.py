@@ -1,4 +1,4 @@
-"""Operations on registered consumers. Pure."""
+"""Operations that register, remove, list and describe consumers. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def describe(account: Account, request: Mapping[str, Any], now: float) -> dict[s
 
 
 def deregister(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """AWS names no error for a consumer that is still being created or already being removed."""
+    """Remove a consumer in any state.
+
+    AWS documents no error for a consumer that is being created or removed.
+    """
     stream, consumer = _named(account, request, now)
     account.throttle("DeregisterStreamConsumer", 5, now, stream.name)
     if consumer.gone_at is None:
@@ -92,7 +95,11 @@ def list_consumers(account: Account, request: Mapping[str, Any], now: float) -> 
 
 
 def _named(account: Account, request: Mapping[str, Any], now: float) -> tuple[Stream, Consumer]:
-    """By ARN, by the stream's ARN and a name, or by all three if they agree."""
+    """Find a consumer by its ARN, by its stream's ARN and its name, or by all three.
+
+    Raises:
+        ServiceError: There is no such consumer, or they do not agree.
+    """
     arn, stream_arn = request.get("ConsumerARN"), request.get("StreamARN")
     name = request.get("ConsumerName")
     if arn is not None:

@@ -1,6 +1,6 @@
-"""Wire-speed mode: events encoded beforehand, sent as fast as the socket takes them. Pure.
+"""Events that are encoded beforehand and sent as fast as the socket takes them. Pure.
 
-The double's own work per event is then one write, so that a benchmark measures its client.
+The double's own work for an event is then one write, so that a benchmark measures the client.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _BEHIND = b'],"ContinuationSequenceNumber"'
 
 @dataclass(frozen=True)
 class Replay:
-    """Events in the order of a shard.
+    """The events of a shard, in order.
 
     Attributes:
-        frames: One event-stream message an event.
-        last: The sequence number of each event's last record.
-        records: How many records they hold in all.
-        data_bytes: Bytes of their data, before base64.
+        frames: For each event its event-stream message.
+        last: For each event the sequence number of its last record.
+        records: How many records all events hold.
+        data_bytes: Bytes of the data of all records, before base64.
+        heartbeat_s: Seconds between empty events, when all events were sent.
     """
 
     frames: tuple[bytes, ...]
@@ -44,12 +45,12 @@ class Replay:
     heartbeat_s: float = 5.0
 
     def heartbeat(self) -> bytes:
-        """What is sent now and then when all has been sent."""
+        """Return the message of an empty event, which is sent when all events were sent."""
         return event_message(_event([], self.last[-1], 0))
 
     @classmethod
     def of(cls, events: int, records_per_event: int, record_bytes: int) -> Replay:
-        """Events of equal records, each with its number as the first bytes of its data."""
+        """Return events with records of equal size; the data of each begins with its number."""
         frames, last = [], []
         total = events * records_per_event
         number = _FIRST
@@ -74,7 +75,7 @@ class Replay:
         return cls(tuple(frames), tuple(last), total, total * record_bytes)
 
     def chunks_from(self, position: Mapping[str, Any]) -> Iterator[bytes]:
-        """The events behind a StartingPosition, joined to pieces of about a megabyte."""
+        """Yield the events after a StartingPosition, joined to pieces of about a megabyte."""
         start = bisect_right(self.last, _after(position.get("Type"), position))
         pieces: list[bytes] = []
         size = 0
@@ -88,12 +89,12 @@ class Replay:
             yield b"".join(pieces)
 
     def iterator(self, stream: str, shard_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to GetShardIterator."""
+        """Return the answer to GetShardIterator."""
         named = {"SequenceNumber": request.get("StartingSequenceNumber")}
         return self._iterator(stream, shard_id, _after(request.get("ShardIteratorType"), named))
 
     def get_records(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to GetRecords: whole events, as many as one answer may have, at least one.
+        """Return the answer to GetRecords: as many whole events as it may have, at least one.
 
         The records are joined as they were encoded.
         """
@@ -126,7 +127,7 @@ class Replay:
 
 
 def _after(kind: object, position: Mapping[str, Any]) -> int:
-    """Behind which sequence number a read begins. All but numbers begin at the first event."""
+    """Return the sequence number after which a read begins; 0 for positions without a number."""
     if kind == "AFTER_SEQUENCE_NUMBER":
         return int(position["SequenceNumber"])
     return int(position["SequenceNumber"]) - 1 if kind == "AT_SEQUENCE_NUMBER" else 0

@@ -1,9 +1,9 @@
-"""How UpdateShardCount gets from the shards there are to equal ones. Pure.
+"""Scale a stream to a number of equal shards, as UpdateShardCount does. Pure.
 
 AWS "performs splits or merges on individual shards. This can cause short-lived shards to be
-created". It does not say which; here every missing boundary is made by a split first, and then what
-lies between two wanted boundaries is merged from left to right. Doubling splits every shard of an
-even stream once, halving merges neighbours, and both leave no short-lived shards.
+created". It does not say which. Here every missing boundary is made by a split first; then the
+shards between two wanted boundaries are merged from left to right. To double an even stream splits
+every shard once, and to halve it merges neighbours; neither makes short-lived shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def scale(stream: Stream, target: int, now_ms: int) -> None:
-    """Make this many shards of equal size."""
+    """Split and merge until there are ``target`` shards of equal size."""
     starts = _wanted_starts([s.first_hash for s in stream.open_shards], target)
     for start in starts:
         holder = stream.shard_for(start)
@@ -32,7 +32,9 @@ def scale(stream: Stream, target: int, now_ms: int) -> None:
 
 
 def _wanted_starts(existing: list[int], target: int) -> list[int]:
-    """Equal ranges, but a boundary that is there already but for rounding stays where it is."""
+    """Return the first hash keys of equal ranges; where an existing boundary differs only by
+    rounding, return that one.
+    """
     rounding = len(existing) + target
     starts: list[int] = []
     for start in even_starts(target):

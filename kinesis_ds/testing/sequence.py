@@ -1,4 +1,4 @@
-"""Sequence numbers: 56 digits, rising within a shard, with the time and the shard inside. Pure.
+"""Make and read sequence numbers: 56 digits that contain a time and a shard. Pure.
 
 A number is, from the highest bit down: a leading 1 (bit 185, which makes it 56 digits that begin
 with 49), the second in which its shard was created (36 bits), a time in ms (48), a counter (64),
@@ -22,14 +22,14 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a sequence number comes from."""
+    """The shard that a sequence number comes from, by the fields that are inside the number."""
 
     created_s: int
     index: int
 
 
 def origin(number: int) -> Origin | None:
-    """The shard that a number encodes; None for a number that is not one of ours."""
+    """Return the shard that a number contains; None if the double has not made the number."""
     if number >> 185 != 1:
         return None
     return Origin(
@@ -39,7 +39,7 @@ def origin(number: int) -> Origin | None:
 
 
 def time_ms(number: int) -> int:
-    """The time that a number of ours encodes."""
+    """Return the time that a number of the double contains, in milliseconds since the epoch."""
     return (number >> _TIME_SHIFT) & (2**48 - 1)
 
 
@@ -59,16 +59,16 @@ class SequenceClock:
         self._rng = rng
 
     def moment(self, now_ms: int) -> int:
-        """The number that stands for a time, with no regard to what was handed out."""
+        """Return the number that stands for a time, whatever numbers were handed out."""
         return self.first + (now_ms << _TIME_SHIFT)
 
     def here(self, now_ms: int) -> int:
-        """A number at or above every record so far, and below every record to come."""
+        """Return a number at or above every record so far, and below every record to come."""
         self.last = max(self.last, self.moment(now_ms))
         return self.last
 
     def record(self, now_ms: int) -> int:
-        """The number of the next record."""
+        """Return the number of the next record."""
         moment = self.first + (now_ms << _TIME_SHIFT)
         self.last = max(self.last, moment) + ((1 + self._rng.getrandbits(8)) << _COUNTER_SHIFT)
         return self.last

@@ -1,4 +1,4 @@
-"""What can be chosen about the double."""
+"""The settings of the double."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ class Settings:
 
     Attributes:
         region, account_id: Parts of every ARN.
-        enforce_limits: Whether rates and sizes are limited as on AWS: a shard's 1,000 records and
-            1 MiB a second in, 5 reads and 2 MiB a second out, and the rates of the control calls.
-            The rules of subscriptions hold in any case.
-        stream_ready_s: How long a new stream is CREATING, and a changed one UPDATING.
-        consumer_ready_s: How long a new consumer is CREATING, and a removed one DELETING.
-        heartbeat_s: After this long without records a subscription is sent an empty event.
-        subscription_life_s: A subscription is ended after this long.
-        resubscribe_s: Within this long of a successful SubscribeToShard the next one for the same
-            consumer and shard is refused.
-        iterator_life_s: Age at which a shard iterator or a page token expires.
-        stretch_s: How much of a shard's time GetRecords looks through for one answer. Where no
-            record lies in it, the answer is empty and its MillisBehindLatest above 0, as AWS
-            documents. None: it goes to the next record, however far away.
-        event_bytes: Records of one event, before base64; a larger record travels alone.
-        expired_position: What a read from a position older than the oldest record gets: ``refuse``
-            (InvalidArgumentException) or ``oldest`` (a silent start at the oldest record). Reports
-            about AWS disagree, so both can be had.
-        seed: Of the random gaps between sequence numbers.
+        enforce_limits: Whether rates are limited as on AWS: 1,000 records and 1 MiB a second into a
+            shard, 5 reads and 2 MiB a second out of it, and the rates of the control calls. The
+            rules of subscriptions hold in any case.
+        stream_ready_s: How many seconds a new stream is CREATING, and a changed one UPDATING.
+        consumer_ready_s: How many seconds a new consumer is CREATING, and a removed one DELETING.
+        heartbeat_s: After so many seconds without records a subscription is sent an empty event.
+        subscription_life_s: A subscription ends after so many seconds.
+        resubscribe_s: For so many seconds after a successful SubscribeToShard the next one for the
+            same consumer and shard is refused.
+        iterator_life_s: After so many seconds a shard iterator or a page token expires.
+        stretch_s: How many seconds of a shard's time GetRecords looks through for one answer. If
+            they hold no record, the answer is empty and its MillisBehindLatest is above 0, as AWS
+            documents. None: it finds the next record, however far away.
+        event_bytes: The most bytes of records in one event, before base64; a larger record is sent
+            alone.
+        expired_position: How a read from a position older than the oldest record is answered:
+            ``refuse`` (InvalidArgumentException) or ``oldest`` (it starts at the oldest record and
+            says nothing). Reports about AWS disagree.
+        seed: Seed of the random gaps between sequence numbers.
     """
 
     region: str = "us-east-1"

@@ -1,4 +1,4 @@
-"""One shard: its range, its lineage, its records and what may be put and read a second. Pure."""
+"""One shard: its hash keys, its lineage, its records and its limits per second. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ READ_BYTES_PER_S = 2 * MIB
 
 
 class Shard:
-    """A range of hash keys and the records that fell into it.
+    """A range of hash keys and the records whose keys lie in it.
 
     Attributes:
-        first_hash, last_hash: The range, both included.
-        parents: The shard it was split or merged from, and the adjacent one.
-        children: Filled when it is closed.
-        ending: Ending sequence number, None while it is open.
+        first_hash, last_hash: The first and the last hash key of the range.
+        parents: The shards that it was split or merged from: none, one or two.
+        children: The shards that it was split or merged into; empty while it is open.
+        ending: Its ending sequence number; None while it is open.
         clock: Hands out its sequence numbers.
     """
 
@@ -55,10 +55,10 @@ class Shard:
         return f"<{self.shard_id} {state} {self.log.stop - self.log.start} records>"
 
     def admits(self, size: int, now: float) -> bool:
-        """Whether a record of this size may be put now; counts it if it may.
+        """Count a record of this many bytes if it may be put now; return whether it may.
 
-        A record above a second's allowance needs a bucket without debt, and makes one. (AWS says no
-        more than that large records use burst capacity and that the average stays at 1 MiB/s.)
+        A record above a second's allowance needs a bucket without debt, and makes a debt. (AWS only
+        says that large records use burst capacity and that the average stays at 1 MiB/s.)
         """
         level = self.bytes_in.level(now)
         if level < size and (size <= self.bytes_in.rate or level < 0):
@@ -79,8 +79,8 @@ class Shard:
     ) -> str:
         """Store a record and return its sequence number; ``extra`` is JSON of further fields.
 
-        Arrival times never step back within a shard. AWS does not promise that, but a clock that
-        does is not what tests are about, and searching by time relies on it.
+        Arrival times never step back within a shard. AWS does not promise that, but the search by
+        time relies on it.
         """
         number = self.clock.record(now_ms)
         text = str(number)
@@ -97,11 +97,11 @@ class Shard:
         return text
 
     def here(self, now_ms: int) -> int:
-        """A number after every record so far and before every record to come."""
+        """Return a number at or above every record so far, and below every record to come."""
         return self.clock.here(now_ms) if self.ending is None else self.ending
 
     def oldest(self) -> int:
-        """The number after which the oldest record is."""
+        """Return the number behind which the oldest record lies."""
         return max(self.clock.first, self.log.forgotten)
 
     def close(self, now_ms: int) -> None:
@@ -109,13 +109,13 @@ class Shard:
         self.closed_ms = now_ms
 
     def behind_ms(self, place: int, stop: int, now_ms: int) -> int:
-        """MillisBehindLatest of an answer with the records from ``place`` to ``stop``."""
+        """Return MillisBehindLatest for an answer with the records from ``place`` to ``stop``."""
         if stop == self.log.stop:
             return 0
         return max(1, now_ms - self.log.arrived_ms(max(place, stop - 1)))
 
     def description(self) -> dict[str, Any]:
-        """As ListShards shows it."""
+        """Return the shard as ListShards shows it."""
         shown: dict[str, Any] = {"ShardId": self.shard_id}
         if self.parents:
             shown["ParentShardId"] = self.parents[0]
@@ -128,7 +128,7 @@ class Shard:
         return shown
 
     def child_descriptions(self) -> list[dict[str, Any]]:
-        """As the end of a shard names those that go on."""
+        """Return the children as the answer at the end of a shard names them."""
         return [
             {
                 "ShardId": child.shard_id,

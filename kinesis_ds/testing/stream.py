@@ -21,19 +21,19 @@ HOUR_MS = 3_600_000
 
 
 class Stream:
-    """A stream and everything in it.
+    """A stream and everything in it. Times are in seconds since the epoch.
 
     Changes that AWS makes in the background (a split, a new key, ...) happen when the UPDATING
     state ends: "After the operation is completed, Kinesis Data Streams sets the stream status to
-    ACTIVE". Whoever looks at the stream calls :meth:`settle` first, which makes what is due.
+    ACTIVE". Call :meth:`settle` before you look at the stream: it makes the change that is due.
 
     Attributes:
-        created_s: Creation time in whole seconds, as AWS shows it and as part of its identity.
-        shards: Those that are listed, by id, oldest first.
-        open_shards: Those that take records, by hash range.
-        changed_at: When the UPDATING state ends, None outside of it.
-        gone_at: When the DELETING state ends, None outside of it.
-        key_state: An exception of the key service that every read and write gets.
+        created_s: When it was created, in whole seconds, as AWS shows it; part of its identity.
+        shards: The shards that are listed, by id, oldest first.
+        open_shards: The shards that take records, in the order of their hash keys.
+        changed_at: When the UPDATING state ends; None in other states.
+        gone_at: When the DELETING state ends; None in other states.
+        key_state: The error of the KMS key that every read and write gets; None if the key works.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Stream:
     # --- state -----------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Make the change that is due, and let go of what retention has ended for."""
+        """Make the change that is due, and forget closed shards whose retention is over."""
         if self.changed_at is not None and now >= self.changed_at:
             due, change = self.changed_at, self._change
             self.changed_at = self._change = None
@@ -90,13 +90,13 @@ class Stream:
         return "UPDATING" if self.changed_at is not None else "ACTIVE"
 
     def change(self, now: float, takes_s: float, make: Callable[[int], None]) -> None:
-        """Be UPDATING for a while; then ``make`` is called with the time in ms."""
+        """Be UPDATING for a while; then ``make`` is called, with the time in milliseconds."""
         self._change = make
         self.changed_at = now + takes_s
         self.settle(now)
 
     def horizon_ms(self, now: float) -> int:
-        """Records that arrived before are gone."""
+        """Return the time, in milliseconds, before which records have expired."""
         return round(now * 1000) - self.retention_hours * HOUR_MS
 
     @property
@@ -106,14 +106,14 @@ class Stream:
     # --- shards ----------------------------------------------------------------------------------
 
     def open_first(self, count: int) -> None:
-        """The shards of a new stream."""
+        """Open the first shards of a new stream."""
         starts = even_starts(count)
         ends = [start - 1 for start in starts[1:]] + [MAX_HASH_KEY]
         for hashes in zip(starts, ends, strict=True):
             self._open(hashes, self.created_ms)
 
     def divide(self, parent: Shard, at: int, now_ms: int) -> tuple[Shard, Shard]:
-        """Split a shard into the keys below ``at`` and those from it on."""
+        """Split a shard into the hash keys below ``at`` and those from ``at`` on."""
         self._close(parent, now_ms)
         lower = self._open((parent.first_hash, at - 1), now_ms, (parent,))
         upper = self._open((at, parent.last_hash), now_ms, (parent,))
@@ -128,7 +128,7 @@ class Stream:
         return self._open((first, last), now_ms, (parent, adjacent))
 
     def forget(self, shard: Shard) -> None:
-        """A closed shard is listed no more."""
+        """Stop listing a closed shard."""
         del self.shards[shard.shard_id]
         self._indexes.remove(shard.origin.index)
         self._closed.remove(shard)
@@ -137,7 +137,11 @@ class Stream:
                 self.shards[parent].children.remove(shard)
 
     def shard(self, wanted: str, now: float) -> Shard:
-        """A listed shard, without the records that have expired."""
+        """Return a listed shard, after its expired records were forgotten.
+
+        Raises:
+            ServiceError: No such shard is listed.
+        """
         shard = self.shards.get(wanted)
         if shard is None:
             account = self.arn.split(":")[4]
@@ -149,17 +153,17 @@ class Stream:
         return shard
 
     def shards_after(self, exclusive: str | None) -> Iterator[Shard]:
-        """Listed shards in the order of their ids, after this one."""
+        """Yield the listed shards whose ids come after this one, in order; None: all."""
         index = -1 if exclusive is None else _index_of(exclusive)
         for at in range(bisect_right(self._indexes, index), len(self._indexes)):
             yield self.shards[shard_id(self._indexes[at])]
 
     def shard_for(self, hash_key: int) -> Shard:
-        """The open shard whose range holds this key."""
+        """Return the open shard whose range contains a hash key."""
         return self.open_shards[bisect_right(self._starts, hash_key) - 1]
 
     def next_in_turn(self) -> Shard:
-        """Where the next record goes when the service distributes records itself."""
+        """Return the shard of the next record when the service distributes records itself."""
         self._turn = (self._turn + 1) % len(self.open_shards)
         return self.open_shards[self._turn]
 
@@ -189,7 +193,7 @@ class Stream:
     # --- consumers -------------------------------------------------------------------------------
 
     def registered(self, now: float) -> list[Consumer]:
-        """Its consumers by name, without those whose removal is done."""
+        """Return its consumers in the order of their names, after removed ones were forgotten."""
         gone = [n for n, c in self.consumers.items() if c.status(now) == "GONE"]
         for name in gone:
             del self.consumers[name]
@@ -198,7 +202,7 @@ class Stream:
     # --- descriptions ----------------------------------------------------------------------------
 
     def description(self, now: float) -> dict[str, Any]:
-        """What DescribeStream and DescribeStreamSummary have in common."""
+        """Return the members that DescribeStream and DescribeStreamSummary have in common."""
         shown: dict[str, Any] = {
             "StreamName": self.name,
             "StreamARN": self.arn,
@@ -215,6 +219,6 @@ class Stream:
 
 
 def _index_of(wanted: str) -> int:
-    """The index in a shard's id; an id of another form comes after all shards."""
+    """Return the index in a shard's id; for an id of another form a number above all shards'."""
     digits = wanted.removeprefix("shardId-")
     return int(digits) if digits.isdecimal() else 2**32

@@ -1,4 +1,4 @@
-"""SubscribeToShard: who may have a subscription. Pure."""
+"""Open the subscription that SubscribeToShard asks for, or refuse it. Pure."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def subscribe(account: Account, request: Mapping[str, Any], now: float) -> Subsc
 
 
 def _refuse_early(account: Account, consumer: Consumer, shard_id: str, now: float) -> None:
-    """One call a second, and none within 5 s of one that succeeded, whatever became of it.
+    """Refuse a second call within a second, and any call within 5 s of one that succeeded.
 
-    A call refused for coming too early does not count, any other does. Where a test has made
-    ``resubscribe_s`` shorter than a second, that holds for calls too.
+    A call that is refused because it came too early does not count; any other call does. If
+    ``resubscribe_s`` is shorter than a second, it also replaces the second between calls.
     """
     interval_s = min(SUBSCRIBE_MIN_INTERVAL_S, account.settings.resubscribe_s)
     called_at = consumer.called_at.get(shard_id)

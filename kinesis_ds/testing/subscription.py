@@ -1,4 +1,4 @@
-"""One SubscribeToShard: what is to be sent next, and when. Pure."""
+"""Decide what one subscription sends next, and when. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from kinesis_ds.testing.shard import Shard
     from kinesis_ds.testing.stream import Stream
 
-# AWS bounds an event in bytes only as far as is known; this keeps events of tiny records handy.
+# As far as is known AWS bounds an event only in bytes. This keeps events of tiny records small.
 _EVENT_RECORDS = 10_000
 
 
 @dataclass(frozen=True)
 class Send:
-    """Send this SubscribeToShardEvent, as JSON."""
+    """Send a SubscribeToShardEvent.
+
+    Attributes:
+        payload: The event as JSON.
+        records: How many records it holds.
+    """
 
     payload: bytes = field(repr=False)
     records: int
@@ -28,14 +33,23 @@ class Send:
 
 @dataclass(frozen=True)
 class Wait:
-    """There is nothing to send before this time unless something changes."""
+    """Send nothing before a time, unless something changes.
+
+    Attributes:
+        until: The time, in seconds since the epoch.
+    """
 
     until: float
 
 
 @dataclass(frozen=True)
-class Raise:
-    """Send this exception in the stream, which is over then."""
+class Fail:
+    """Send an exception in the stream, and end it.
+
+    Attributes:
+        code: The exception's name.
+        message: Its text.
+    """
 
     code: str
     message: str
@@ -43,21 +57,21 @@ class Raise:
 
 @dataclass(frozen=True)
 class End:
-    """The stream is over."""
+    """End the stream."""
 
 
-Step = Send | Wait | Raise | End
+Step = Send | Wait | Fail | End
 
 
 class Subscription:
-    """A consumer's hold on a shard.
+    """A consumer's subscription to a shard.
 
-    Caller: asks :meth:`next` after each ``Send`` has been written, when a ``Wait`` is over, and
-    whenever something in the account has changed. After ``Raise`` and ``End`` every answer is
-    ``End``.
+    Call :meth:`next` after each ``Send`` was written, when a ``Wait`` is over, and whenever
+    something in the account has changed. After ``Fail`` and ``End`` every answer is ``End``.
 
     Attributes:
-        superseded: Another subscription of the same consumer has taken the shard over.
+        opened: When it was opened, in seconds since the epoch.
+        superseded: Whether another subscription of the same consumer has taken the shard over.
     """
 
     def __init__(
@@ -90,36 +104,38 @@ class Subscription:
         return f"<{self.stream_name} {self.shard_id} {self._consumer.name} {state}>"
 
     def close(self) -> None:
-        """The client has gone. Idempotent; the shard stays taken for ``resubscribe_s``."""
+        """Note that the client has gone. Idempotent. The shard stays taken for ``resubscribe_s``
+        seconds after the subscription was opened.
+        """
         if not self._over:
             self._over = True
             self._on_over(self)
 
     def next(self, now: float) -> Step:
-        """What to do now."""
+        """Return what to do now."""
         if self._over:
             return End()
         self._stream.settle(now)
         step = self._ending(now) or self._reading(now)
-        if isinstance(step, (Raise, End)):
+        if isinstance(step, (Fail, End)):
             self.close()
         return step
 
     def _ending(self, now: float) -> Step | None:
-        """Why there is no more to read here, whatever the shard holds."""
+        """Return how the subscription ends now, whatever the shard holds; None if it goes on."""
         if self.superseded:
-            return Raise(
+            return Fail(
                 "ResourceInUseException",
                 f"Another active subscription exists for this consumer: {self.consumer_arn}",
             )
         if self._stream.gone_at is not None:
-            return Raise("ResourceNotFoundException", f"Stream {self.stream_name} not found.")
+            return Fail("ResourceNotFoundException", f"Stream {self.stream_name} not found.")
         if self._consumer.gone_at is not None:
-            return Raise("ResourceNotFoundException", f"Consumer {self.consumer_arn} not found.")
+            return Fail("ResourceNotFoundException", f"Consumer {self.consumer_arn} not found.")
         if self._stream.shards.get(self.shard_id) is not self._shard:
-            return Raise("ResourceNotFoundException", f"Shard {self.shard_id} does not exist.")
+            return Fail("ResourceNotFoundException", f"Shard {self.shard_id} does not exist.")
         if self._stream.key_state is not None:
-            return Raise(self._stream.key_state, f"The key of {self.stream_name} is not usable.")
+            return Fail(self._stream.key_state, f"The key of {self.stream_name} is not usable.")
         if now >= self.opened + self._settings.subscription_life_s:
             return End()
         return None

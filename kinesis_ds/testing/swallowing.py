@@ -1,7 +1,7 @@
-"""Wire-speed mode of PutRecords: records are counted and acknowledged, and not kept. Pure.
+"""Answer PutRecords at the speed of the network: count the records and keep nothing. Pure.
 
-The double's own work per request is then a search through its body, so that a benchmark measures
-its client. Where there are several shards, the body has to be parsed, which takes twice as long.
+The double's own work for a request is then a search through its body, so that a benchmark measures
+the client. With several shards the body has to be parsed, which takes twice as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 from kinesis_ds.testing.hashing import hash_of
 
 _STREAM = re.compile(rb'"StreamName": ?"([^"]+)"')
-# Clients write the stream's name before the records, or behind them.
+# Clients write the stream's name before the records or behind them.
 _EDGE_BYTES = 256
 # With ten digits behind it for the place in the request: as long as those of the service.
 _FIRST = 4_960_000_000_000_000_000_000_000_000_000_000_000_000_000_000
@@ -24,7 +24,7 @@ _NUMBER = b"@"
 
 
 def stream_of(body: bytes) -> str | None:
-    """The stream that the body of a PutRecords names, without parsing it."""
+    """Return the stream that the body of a PutRecords names, without parsing the body."""
     found = _STREAM.search(body[:_EDGE_BYTES]) or _STREAM.search(body[-_EDGE_BYTES:])
     return None if found is None else found[1].decode()
 
@@ -33,10 +33,10 @@ class Swallow:
     """Answers PutRecords for one stream as if every record had been stored in its shard.
 
     Args:
-        shards: First hash key and id of each open shard, by hash key.
+        shards: First hash key and id of each open shard, in the order of hash keys.
 
     Attributes:
-        records: How many it has taken.
+        records: How many records it has answered.
     """
 
     def __init__(self, shards: list[tuple[int, str]]) -> None:
@@ -47,7 +47,7 @@ class Swallow:
         self.records = 0
 
     def answer(self, body: bytes) -> bytes:
-        """What PutRecords says. Sequence numbers grow from request to request."""
+        """Return the answer to a PutRecords. Sequence numbers grow from request to request."""
         if len(self._ids) == 1:
             records = body.count(b'"PartitionKey"')
             results = _results(self._ids[0], records)

@@ -1,4 +1,4 @@
-"""Tags of streams. Pure."""
+"""Operations on the tags of streams. Pure."""
 
 from __future__ import annotations
 

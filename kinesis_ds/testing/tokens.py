@@ -1,6 +1,7 @@
-"""Opaque tokens: shard iterators and page tokens. Pure.
+"""Make and read opaque tokens: shard iterators and page tokens. Pure.
 
-What a token stands for is inside it, so none has to be kept. A checksum tells ours from garbage.
+A token contains all that it stands for, so the double keeps none. A checksum shows whether a token
+is one of the double's.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import pybase64
 
 
 def seal(kind: str, fields: dict[str, Any]) -> str:
-    """A token; ``kind`` keeps one sort from being taken for another."""
+    """Return a token for some fields; it can be read only as the same ``kind``."""
     body = orjson.dumps([kind, fields])
     return pybase64.b64encode(zlib.crc32(body).to_bytes(4, "big") + body).decode()
 
 
 def unseal(kind: str, token: str) -> dict[str, Any] | None:
-    """What :func:`seal` was given, None for anything else."""
+    """Return the fields that :func:`seal` was given; None if the token is not of this kind."""
     try:
         raw = pybase64.b64decode(token, validate=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""The form of requests: which fields there are, of which type, and how long. Pure.
+"""Check the form of requests: their fields, and each field's type and bounds. Pure.
 
-As AWS does: a wrong type is a SerializationException, a value outside its bounds a
-ValidationException that names every field at fault, and fields that are not known are ignored.
+As on AWS, a wrong type is a SerializationException, and a value outside its bounds is a
+ValidationException that names every field at fault. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ class Field:
     """What one field may hold.
 
     Attributes:
-        types: Of the JSON value. A bool is no number.
-        low, high: Of a text's length, of a list's and a map's, or of a number.
-        pattern: The whole text matches.
-        choices: The values there are.
-        fields: Of a structure.
+        types: The types that the JSON value may have. A bool does not count as a number.
+        required: Whether the field has to be there.
+        low, high: Bounds of a number, or of the length of a text, a list or a map; None for none.
+        pattern: A regular expression that the whole text matches; None for any text.
+        choices: The values that are allowed; empty for all.
+        fields: The fields of a structure; None for other types.
     """
 
     types: tuple[type, ...]
@@ -39,12 +40,15 @@ Fields = Mapping[str, Field]
 
 
 def needed(of: Field) -> Field:
-    """The same, required."""
+    """Return the same field, but required."""
     return replace(of, required=True)
 
 
 def check(fields: Fields, request: Mapping[str, Any], path: str = "") -> None:
-    """Refuse a request that is not of this form.
+    """Refuse a request that does not have these fields.
+
+    Args:
+        path: What names the request in error texts, if it is part of another one.
 
     Raises:
         ServiceError: SerializationException or ValidationException.
@@ -56,7 +60,12 @@ def check(fields: Fields, request: Mapping[str, Any], path: str = "") -> None:
 
 
 def dry_run(request: Mapping[str, Any]) -> None:
-    """Answer a request that only asks whether it would succeed, after all that could refuse it."""
+    """End a request with ``DryRun``, which only asks whether it would succeed. Call it after all
+    checks.
+
+    Raises:
+        ServiceError: DryRunOperationException, as AWS answers.
+    """
     if request.get("DryRun"):
         raise ServiceError("DryRunOperationException", "The request would have succeeded.")
 

@@ -1,4 +1,4 @@
-"""PutRecord and PutRecords. Pure."""
+"""Answer PutRecord and PutRecords. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ _ENTRY = {
 
 
 class Entry(NamedTuple):
-    """A record to be put; ``size`` is that of its data and its key."""
+    """A record to be put.
+
+    Attributes:
+        data: Its data in base64.
+        size: Bytes of its data and its key.
+        key: Its partition key, if it has one.
+        explicit: Its explicit hash key, if it has one.
+    """
 
     data: str
     size: int
@@ -88,12 +95,12 @@ def put_records(account: Account, request: Mapping[str, Any], now: float) -> dic
 
 
 def _entry(raw: Any, at: int | None = None) -> Entry:
-    """One record of a request, checked; ``at`` is its place in a list of them."""
+    """Check one record of a request; ``at`` is its place in PutRecords, from 1."""
     path = "" if at is None else f"records.{at}.member."
     if not isinstance(raw, dict):
         raise ServiceError("SerializationException", f"{path} is no structure")
     data, key, explicit = raw.get("Data"), raw.get("PartitionKey"), raw.get("ExplicitHashKey")
-    # The common case in one look; whatever else it is, the table has the words for it.
+    # The common case is checked quickly; for all others the table has the error texts.
     if not (
         isinstance(data, str)
         and explicit is None
@@ -117,10 +124,10 @@ def _entry(raw: Any, at: int | None = None) -> Entry:
 
 
 def _check(stream: Stream, entries: list[Entry]) -> None:
-    """Refuse the whole request for a record that this stream does not take.
+    """Refuse the whole request if the stream does not take one of its records.
 
-    Of records the API has only ProvisionedThroughputExceededException and InternalFailure as codes,
-    so a record that is too large or has no key fails the call.
+    For single records the API has only the errors ProvisionedThroughputExceededException and
+    InternalFailure, so a record that is too large or has no key fails the call.
     """
     limit = stream.max_record_kib * KIB
     keys_needed = stream.strategy != "AUTO"
@@ -148,12 +155,12 @@ def _shard(stream: Stream, entry: Entry) -> Shard:
 
 
 def store(stream: Stream, entry: Entry, now: float) -> str:
-    """Put a record, whatever the limits are; returns its sequence number."""
+    """Put a record without limits of rates, and return its sequence number."""
     return _shard(stream, entry).append(*entry, round(now * 1000), _extra(stream))
 
 
 def _extra(stream: Stream) -> str:
-    """What the JSON of a record says of its encryption."""
+    """Return the JSON that is added to a record of an encrypted stream."""
     return "" if stream.key_id is None else ',"EncryptionType":"KMS"'
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_ds.limits import MIB
 from kinesis_ds.testing.errors import ServiceError
-from kinesis_ds.testing.subscription import End, Raise, Send, Subscription, Wait
+from kinesis_ds.testing.subscription import End, Fail, Send, Subscription, Wait
 from tests.support.model import ARN, Model, data_of, shard_id
 
 
@@ -30,7 +30,7 @@ def heartbeat(model: Model, subscription: Subscription) -> int:
 def raised(model: Model, subscription: Subscription) -> str:
     """The code of the exception in the stream, which is over with it."""
     step = subscription.next(model.now)
-    assert isinstance(step, Raise), step
+    assert isinstance(step, Fail), step
     assert subscription.next(model.now) == End()
     assert subscription not in model.account.subscriptions()
     return step.code
