@@ -122,10 +122,10 @@ def _cut(text: memoryview, length: int) -> ReceivedColumns | None:
         name: _Values(octets, bounds[:, 2 * i], bounds[:, 2 * i + 1])
         for i, (name, _) in enumerate(form.values)
     }
-    numbers, data = _rising(values["SequenceNumber"]), _decoded(values["Data"])
-    seconds = _seconds(values["ApproximateArrivalTimestamp"])
+    numbers, data = _sequence_numbers(values["SequenceNumber"]), _decoded_base64(values["Data"])
+    seconds = _arrival_seconds(values["ApproximateArrivalTimestamp"])
     given = values.get("PartitionKey")
-    keys = pa.nulls(len(bounds), pa.string()) if given is None else _texts(given)
+    keys = pa.nulls(len(bounds), pa.string()) if given is None else _plain_texts(given)
     if numbers is None or data is None or seconds is None or keys is None:
         return None
     return ReceivedColumns(numbers, data, keys, seconds, (form.encryption,))
@@ -242,7 +242,7 @@ def _same_between(octets: Any, bounds: Any, length: int, form: _Form, across: by
 # --- the values ---------------------------------------------------------------------------------
 
 
-def _rising(values: _Values) -> pa.Array | None:
+def _sequence_numbers(values: _Values) -> pa.Array | None:
     """Return sequence numbers; None where they are not digits of one length in rising order."""
     length = int(values.ends[0] - values.starts[0])
     if not 0 < length <= MAX_DIGITS or not (values.ends - values.starts == length).all():
@@ -259,7 +259,7 @@ def _rising(values: _Values) -> pa.Array | None:
     )
 
 
-def _texts(values: _Values) -> pa.Array | None:
+def _plain_texts(values: _Values) -> pa.Array | None:
     """Return texts; None where one has an escape or a character that JSON does not allow."""
     texts = _gathered(values)
     octets = np.frombuffer(_octets(texts), np.uint8)
@@ -275,7 +275,7 @@ def _texts(values: _Values) -> pa.Array | None:
         return None
 
 
-def _seconds(values: _Values) -> pa.Array | None:
+def _arrival_seconds(values: _Values) -> pa.Array | None:
     """Return arrival times; None where one is not a JSON number, or is below 1."""
     octets, starts, ends = values
     first = octets[starts[0] : ends[0]].tobytes()
@@ -288,22 +288,22 @@ def _seconds(values: _Values) -> pa.Array | None:
         or starts[-1] + _TIME_BYTES > len(octets)
         or (behind and _at(octets, ends - len(behind), len(behind)).tobytes() != behind * len(ends))
     ):
-        return _other_seconds(values)
+        return _other_arrival_seconds(values)
     digits = _at(octets, starts, _TIME_BYTES).view(np.uint8).reshape(-1, _TIME_BYTES)
     has_point = digits[:, point] == _POINT_BYTE
     digits -= _ZERO_BYTE  # unsigned: what is below "0" becomes large
     digits[sizes[:, None] <= _PLACES] = 0
     digits[:, point] = 0
     if not ((digits < 10).all() and digits[:, 0].all() and (has_point | (sizes == point)).all()):
-        return _other_seconds(values)
+        return _other_arrival_seconds(values)
     # Both operands are whole numbers, so the result is the float nearest to the text, as a
     # parser's.
     seconds = (digits @ _WORTH[point]) / 1000.0
     return pa.Array.from_buffers(pa.float64(), len(seconds), [None, pa.py_buffer(seconds)])
 
 
-def _other_seconds(values: _Values) -> pa.Array | None:
-    """Do the same as :func:`_seconds` for numbers written in any other way, more slowly."""
+def _other_arrival_seconds(values: _Values) -> pa.Array | None:
+    """Do the same as :func:`_arrival_seconds` for numbers written in any other way, more slowly."""
     texts = _gathered(values)
     octets = _octets(texts).to_pybytes()
     if octets.translate(None, _DIGITS + b".eE+-") or b".e" in octets or b".E" in octets:
@@ -319,7 +319,7 @@ def _other_seconds(values: _Values) -> pa.Array | None:
         return None
 
 
-def _decoded(values: _Values) -> pa.Array | None:
+def _decoded_base64(values: _Values) -> pa.Array | None:
     """Decode base64 values; None where one is malformed.
 
     All values are decoded as one text. The padding in the middle of it is first overwritten with
