@@ -1,4 +1,4 @@
-"""A real agent in fast time that reads a stream of the double, and accounts for every record."""
+"""A real agent in fast time, which reads a stream of the double and counts every record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND = "shardId-000000000001"
 
 
 def listed(kinesis: KinesisServer, shard_id: str, stream: str = STREAM) -> Shard:
-    """A shard as discovery would give it to the agent."""
+    """Return a shard as discovery would give it to the agent."""
     raw = next(s for s in kinesis.shards(stream) if s["ShardId"] == shard_id)
     numbers, hashes = raw["SequenceNumberRange"], raw["HashKeyRange"]
     return Shard(
@@ -40,19 +40,19 @@ def listed(kinesis: KinesisServer, shard_id: str, stream: str = STREAM) -> Shard
 
 
 def put_to(kinesis: KinesisServer, shard_id: str, *data: bytes, stream: str = STREAM) -> None:
-    """Records into one shard, whichever keys that takes."""
+    """Put records into one shard, with keys that belong there."""
     low, high = listed(kinesis, shard_id, stream).hash_range
     key = next(k for k in map(str, range(100_000)) if low <= hash_of(k) <= high)
     kinesis.put(stream, *data, partition_key=key)
 
 
 def numbered(first: int, last: int, size: int = 0) -> list[bytes]:
-    """Records that tell their number, each at least ``size`` bytes long."""
+    """Return records that contain their number, each at least ``size`` bytes long."""
     return [b"%d" % n + b"." * max(0, size - len(str(n))) for n in range(first, last + 1)]
 
 
 def starts(calls: list[Call]) -> list[str]:
-    """Where SubscribeToShard calls asked to start, as ``TYPE`` or ``TYPE:number``."""
+    """Return where SubscribeToShard calls asked to start, as ``TYPE`` or ``TYPE:number``."""
     return [":".join(map(str, call.request["StartingPosition"].values())) for call in calls]
 
 
@@ -61,15 +61,15 @@ TOO_EARLY = frozenset({"ResourceInUseException", "LimitExceededException"})
 
 
 def outcomes(calls: list[Call]) -> set[str | None]:
-    """What calls ended with, but for those that came too early.
+    """Return how calls ended, except those that came too early.
 
-    A set, since a client on a slow machine may have left a call before its answer came.
+    It is a set, since a client on a slow machine may have given up a call before its answer came.
     """
     return {call.outcome for call in calls} - TOO_EARLY
 
 
 def iterator_starts(kinesis: KinesisServer, shard_id: str = FIRST) -> list[str]:
-    """Where iterators were asked for, as ``TYPE``, ``TYPE:number`` or ``TYPE:time``."""
+    """Return where iterators were asked for, as ``TYPE``, ``TYPE:number`` or ``TYPE:time``."""
     return [
         ":".join(
             str(call.request[member])
@@ -81,12 +81,12 @@ def iterator_starts(kinesis: KinesisServer, shard_id: str = FIRST) -> list[str]:
 
 
 def poll_calls(kinesis: KinesisServer, shard_id: str = FIRST) -> list[Call]:
-    """The GetRecords calls for a shard, oldest first."""
+    """Return the GetRecords calls for a shard, oldest first."""
     return kinesis.calls.calls("GetRecords", shard_id)
 
 
 def subscribe_calls(kinesis: KinesisServer, shard_id: str = FIRST) -> list[Call]:
-    """The SubscribeToShard calls for a shard, oldest first; a call never answered is in it too."""
+    """Return the SubscribeToShard calls for a shard, oldest first, even those never answered."""
     return kinesis.calls.calls("SubscribeToShard", shard_id)
 
 
@@ -97,8 +97,9 @@ class Agent:
         mode: ``efo``; or ``polling``, without a consumer.
 
     Attributes:
-        diagnosis: What the agent is told when it asks why a shard is refused; ``diagnosed`` counts.
-        changes: How often a shard broke or ended.
+        diagnosis: The answer when the agent asks why a shard is refused; ``diagnosed`` counts the
+            questions.
+        changes: How often a shard failed or ended.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Agent:
         )
 
     def assign(self, *shard_ids: str, position: Position = TRIM_HORIZON) -> Agent:
-        """Start reading; without ids the first shard."""
+        """Start to read these shards, or the first shard if none is given."""
         shards = [listed(self.kinesis, s, self.stream) for s in shard_ids or (FIRST,)]
 
         async def assign() -> None:
@@ -151,19 +152,19 @@ class Agent:
         return self
 
     def mark_closed(self, shard_id: str = FIRST) -> None:
-        """As discovery does when ListShards shows the shard closed."""
+        """Do what discovery does when ListShards shows that the shard is closed."""
         self.network.post(self.agent.mark_closed, shard_id)
 
     # --- what Spark would do --------------------------------------------------------------------
 
     def held(self, shard_id: str = FIRST) -> list[bytes]:
-        """What is held and not committed, fetched over Flight as a task does. Frees nothing."""
+        """Return what is buffered and not committed, fetched over Flight as a task does."""
         end = self.agent.available()[shard_id]
         batches = stream_range(self.agent.address, shard_id, self._at[shard_id], end)
         return [data for batch in batches for data in batch.column("data").to_pylist()]
 
     def take(self, shard_id: str = FIRST) -> list[bytes]:
-        """Read what is there and commit it; returns everything taken so far."""
+        """Read and commit what is there; return everything taken so far."""
         end = self.agent.available()[shard_id]
         if end != self._at[shard_id]:
             batches = stream_range(self.agent.address, shard_id, self._at[shard_id], end)
@@ -175,12 +176,12 @@ class Agent:
         return self._taken[shard_id]
 
     def take_until(self, expected: list[bytes], shard_id: str = FIRST) -> None:
-        """Take until so many records came. They must be these, in this order, each once."""
+        """Take until there are as many records as expected: exactly these, in order, each once."""
         eventually(lambda: len(self.take(shard_id)) >= len(expected), f"{len(expected)} records")
         assert self.take(shard_id) == expected
 
     def take_to_the_end(self, expected: list[bytes], shard_id: str = FIRST) -> None:
-        """Take until the shard's end. All must have come before, in this order, each once."""
+        """Take until the end of the shard: exactly these records, in order, each once."""
         eventually(lambda: self.take(shard_id) is None or self.ended(shard_id), "the shard's end")
         assert self.take(shard_id) == expected
 
@@ -190,7 +191,7 @@ class Agent:
     # --- what a test looks at -------------------------------------------------------------------
 
     def shard(self, shard_id: str = FIRST) -> dict[str, Any]:
-        """A shard's counters."""
+        """Return the counters of a shard."""
         found: dict[str, Any] = self.agent.statistics()[shard_id]
         return found
 
@@ -204,7 +205,7 @@ class Agent:
         return dict(self.shard(shard_id)["errors"])
 
     def failure(self) -> KinesisConnectorError:
-        """Wait until the agent has failed; returns why."""
+        """Wait until the agent has failed; return the error."""
         found = eventually(self.agent.failure, "a failure")
         assert found is not None
         return found
@@ -223,7 +224,7 @@ class Agent:
 
 
 def registered(kinesis: KinesisServer, stream: str, consumer: str) -> tuple[str, str]:
-    """ARN of the stream and of its consumer, which is registered unless it is, and ACTIVE."""
+    """Return the ARNs of stream and consumer. The consumer is registered if need be, and ACTIVE."""
     described = kinesis.call("DescribeStreamSummary", StreamName=stream)
     arn = described["StreamDescriptionSummary"]["StreamARN"]
     known = kinesis.call("ListStreamConsumers", StreamARN=arn)["Consumers"]

@@ -1,4 +1,4 @@
-"""Aggregates of the KPL, written byte by byte: what no library would write can be written, too."""
+"""Write aggregates of the KPL byte by byte, so that malformed ones can be written too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class User:
 
     @property
     def hash(self) -> int:
-        """Where it belongs."""
+        """Return the hash key that decides which shard the user record belongs to."""
         return hash_of(self.key) if self.hash_key is None else int(self.hash_key)
 
 
@@ -43,26 +43,26 @@ def bytes_field(field: int, value: bytes) -> bytes:
 
 
 def tag_field(key: bytes, value: bytes) -> bytes:
-    """The field of a tag, which stands in that of a user record."""
+    """Return the field of a tag, which is a part of the field of a user record."""
     return bytes_field(4, bytes_field(1, key) + bytes_field(2, value))
 
 
 def user_field(
     key: int | None, data: bytes | None, hash_key: int | None = None, tags: bytes = b""
 ) -> bytes:
-    """The field of a user record, with what is None left out."""
+    """Return the field of a user record, without the parts that are None."""
     body = b"" if key is None else number_field(1, key)
     body += b"" if hash_key is None else number_field(2, hash_key)
     return bytes_field(3, body + (b"" if data is None else bytes_field(3, data)) + tags)
 
 
 def sealed(message: bytes) -> bytes:
-    """A message with the mark before it and its sum behind it."""
+    """Return a message with the mark before it and its checksum after it."""
     return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
 
 
 def message_of(users: Iterable[User]) -> bytes:
-    """Each key once, in the order in which it came up."""
+    """Return the message for user records. Each key is stored once, in order of first use."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
     records = b""
@@ -77,5 +77,5 @@ def message_of(users: Iterable[User]) -> bytes:
 
 
 def aggregate(*users: User) -> bytes:
-    """The data of a Kinesis record."""
+    """Return the data of a Kinesis record that holds these user records."""
     return sealed(message_of(users))

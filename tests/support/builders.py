@@ -1,4 +1,4 @@
-"""What tests put into the connector: records, events, frames with their checksums, shards."""
+"""Build what tests give to the connector: records, events, frames with checksums, shards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE = 49_600_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_00
 
 
 def number(n: int) -> str:
-    """The ``n``-th sequence number, as the service writes it."""
+    """Return the ``n``-th sequence number, as the service writes it."""
     return str(BASE + n)
 
 
@@ -33,7 +33,7 @@ def record(
     key: str | None = "key",
     arrived_s: float = ARRIVED_S,
 ) -> dict[str, Any]:
-    """A record as JSON carries it."""
+    """Return a record as it is in JSON."""
     raw: dict[str, Any] = {
         "SequenceNumber": str(sequence_number),
         "Data": base64.b64encode(data).decode(),
@@ -45,7 +45,7 @@ def record(
 
 
 def records(numbers: Iterable[int], data: bytes = b"data") -> Records:
-    """Decoded records with these sequence numbers."""
+    """Return decoded records with these sequence numbers."""
     decoded = decode_records([record(n, data) for n in numbers], TRIM_HORIZON)
     assert decoded is not None
     return decoded
@@ -57,7 +57,7 @@ def event(
     behind_ms: int = 0,
     children: Sequence[str] = (),
 ) -> bytes:
-    """The payload of a SubscribeToShardEvent."""
+    """Return the payload of a SubscribeToShardEvent."""
     raw: dict[str, Any] = {"Records": list(items), "MillisBehindLatest": behind_ms}
     if continuation is not None:
         raw["ContinuationSequenceNumber"] = str(continuation)
@@ -74,7 +74,7 @@ def event_frame(
     behind_ms: int = 0,
     children: Sequence[str] = (),
 ) -> bytes:
-    """A SubscribeToShardEvent as it crosses the network."""
+    """Return a SubscribeToShardEvent as it crosses the network."""
     return event_message(event(items, continuation, behind_ms, children))
 
 
@@ -85,10 +85,10 @@ def shard(
     first: str = "0",
     hashes: tuple[int, int] = (0, MAX_HASH_KEY),
 ) -> Shard:
-    """A listed shard."""
+    """Return a shard as it is listed."""
     return Shard(shard_id, parents, first, closed, hashes)
 
 
 def listing(*shards: Shard) -> dict[str, Shard]:
-    """Shards by id, as ListShards is kept."""
+    """Return shards by id, as the result of ListShards is kept."""
     return {s.shard_id: s for s in shards}

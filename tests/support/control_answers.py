@@ -16,9 +16,9 @@ def refused(code: str, status: int = 400) -> ClientError:
 
 
 class Answers:
-    """Gives these answers, whatever is called, the last one again and again; notes each call.
+    """Gives the scripted answers to any calls, repeats the last one, and notes each call.
 
-    Stands for a connection and for its client.
+    It replaces a connection and its client.
     """
 
     def __init__(self, *answers: dict[str, Any] | Exception) -> None:

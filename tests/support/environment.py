@@ -1,4 +1,4 @@
-"""The environment of every test that starts processes: a real account is out of reach."""
+"""The environment of every test that starts processes: no real account can be reached."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from devtools.server import REGION
 
 @contextlib.contextmanager
 def local_environment() -> Iterator[None]:
-    """Credentials that mean nothing, for this process and every one that it starts.
+    """Set credentials without meaning, for this process and every process that it starts.
 
-    One JVM serves many tests, and its Python workers keep the environment in which it was started:
-    it must not matter which test comes first.
+    One JVM serves many tests, and its Python workers keep the environment in which it was started.
+    So it must not matter which test comes first.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -1,9 +1,10 @@
-"""The connector in time that passes faster, in step with the double's: pauses are kept, not waited.
+"""Run the connector in fast time, in step with the double: long pauses take little time.
 
 The rules of subscriptions (one call a second, five seconds since the last success, five minutes of
-life) are enforced by the double and kept by the connector, both in time that passes ``SPEED`` times
-as fast as the machine's while this process gets to run, and hardly while it does not. So a call
-that may take 30 s, which are 1.5 s here, may take them on a machine that is busy with other things.
+life) are enforced by the double and kept by the connector. Both use a time that passes ``SPEED``
+times as fast as the machine's while this process runs, and hardly passes while the process has to
+wait for the machine. So a call that may take 30 s, which are 1.5 s here, has that time on a busy
+machine too.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _LONGEST_TICK_S = 2 * _TICK_S
 
 
 class _Time:
-    """Fast time in seconds, one for the whole process. Thread-safe.
+    """Fast time in seconds, the same for the whole process. Thread-safe.
 
-    A thread looks at the machine's clock again and again. Where it comes late, this process, or the
-    machine, was busy with other things, and what it is late by does not count.
+    A thread reads the machine's clock again and again. If it comes late, the process or the machine
+    was busy with other things, and the delay does not count.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type
 
 
 class FastLoop(asyncio.SelectorEventLoop):
-    """An event loop whose every timer runs ``SPEED`` times as fast."""
+    """An event loop whose timers run ``SPEED`` times as fast."""
 
     def __init__(self) -> None:
         self._waits = _FastSelector()
@@ -102,14 +103,17 @@ class FastLoop(asyncio.SelectorEventLoop):
 
     @property
     def turns(self) -> int:
-        """How often it has looked for something to do."""
+        """Return how often the loop has looked for something to do."""
         return int(self._waits.turns)
 
     def time(self) -> float:
         return _TIME.now()
 
     def close(self) -> None:
-        """End what a call that was given up left: TLS says goodbye, and waits for the peer's."""
+        """Close the loop.
+
+        Before, finish what abandoned calls left: TLS waits for the peer's last message.
+        """
         if not self.is_closed():
             open_ones = self._transports.values()
             left = [t for t in open_ones if isinstance(t.get_protocol(), SSLProtocol)]
@@ -121,5 +125,5 @@ class FastLoop(asyncio.SelectorEventLoop):
 
 
 def fast_network(aws: AwsOptions) -> NetworkLoop:
-    """A network loop in fast time."""
+    """Return a network loop in fast time."""
     return NetworkLoop(aws, FastLoop)

@@ -1,7 +1,8 @@
-"""Agent processes in time that passes faster: how a test starts them, and what they are.
+"""Agent processes in fast time: how a test starts them, and the program they run.
 
-``python -m tests.support.fast_agent <wall> <monotonic>`` is one, with a clock that showed ``wall``
-when the machine's monotonic one did ``monotonic``, so that it agrees with the double's.
+``python -m tests.support.fast_agent <wall> <monotonic>`` is such a process, with a clock that
+showed ``wall`` when the machine's monotonic one did ``monotonic``, so that it agrees with the
+double's.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ PATIENCE = Patience(answer_s=60 * SPEED, stop_s=8 * SPEED)
 
 
 def fast_processes(clock: Clock, patience: Patience = PATIENCE) -> Callable[..., AgentProcesses]:
-    """What a coordinator starts instead, for a double with this clock."""
+    """Return what a coordinator starts as agent processes, for a double with this clock."""
     agrees = (str(clock.wall()), str(time.monotonic()))
     command = (sys.executable, "-m", "tests.support.fast_agent", *agrees)
     return functools.partial(AgentProcesses, command=command, patience=patience)
 
 
 def main() -> int:
-    """The program."""
+    """Run the agent process."""
     wall, monotonic = map(float, sys.argv[1:])
     clock = ScaledClock(SPEED)
     showing = wall + (time.monotonic() - monotonic) * SPEED

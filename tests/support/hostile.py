@@ -1,8 +1,7 @@
-"""What a decoder may meet: JSON text of any kind in any place, damaged bytes, and what is true of
-them by other means than the connector's own.
+"""Bad input for decoders: any JSON in any place, and damaged bytes; and other ways to read them.
 
-JSON is drawn as text, so that it can hold what no Python value can: members given twice, half a
-surrogate pair, bytes that are no UTF-8.
+JSON is drawn as text, so that it can contain what no Python value can: repeated members, half a
+surrogate pair, bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def array(items: Sequence[bytes]) -> bytes:
 
 
 def members(pairs: Sequence[tuple[str, bytes]]) -> bytes:
-    """An object; a name may come twice."""
+    """Return an object; a name may come twice."""
     return b"{" + b",".join(dumped(name) + b":" + value for name, value in pairs) + b"}"
 
 
@@ -90,8 +89,9 @@ ANYTHING = st.one_of(
 
 @st.composite
 def object_of(draw: st.DrawFn, /, **places: st.SearchStrategy[bytes]) -> bytes:
-    """An object with these members, of which at most one is wrong: left out, anything at all, or
-    given twice.
+    """Draw an object with these members, of which at most one is wrong.
+
+    The wrong one is left out, given twice, or has any value at all.
     """
     wrong = draw(st.integers(-len(places), len(places) - 1))
     pairs = []
@@ -105,10 +105,10 @@ def object_of(draw: st.DrawFn, /, **places: st.SearchStrategy[bytes]) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """The value of a JSON text as Python's own parser reads it, however deep.
+    """Return the value of a JSON text as Python's own parser reads it, however deep it is.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not JSON.
     """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(before + 8000)
@@ -131,10 +131,10 @@ def base64_of(data: bytes) -> bytes:
 
 
 def rows_of(item: Any) -> list[Row]:
-    """The rows that one record of an answer holds.
+    """Return the rows of one record of an answer.
 
     Raises:
-        AssertionError: It is no record, so no row should have come of it.
+        AssertionError: The value is not a record, so it should not have given a row.
     """
     key, data, number = item.get("PartitionKey"), item["Data"], item["SequenceNumber"]
     arrived = item["ApproximateArrivalTimestamp"]
@@ -147,7 +147,7 @@ def rows_of(item: Any) -> list[Row]:
 
 
 def rows_in(batch: Any) -> list[Row]:
-    """The rows of a batch of ``RECORD_SCHEMA``."""
+    """Return the rows of a batch of ``RECORD_SCHEMA``."""
     columns = [batch.column(i).to_pylist() for i in range(3)]
     times = [value.value for value in batch.column(3)]
     return list(zip(*columns, times, strict=True))
@@ -169,7 +169,7 @@ def record_texts(
 
 @st.composite
 def records_text(draw: st.DrawFn, last: int = 60, data: st.SearchStrategy[bytes] = SHORT) -> bytes:
-    """A list of records that rise in their numbers, most of them as they should be."""
+    """Draw a list of records whose numbers rise; most of the records are correct."""
     numbers = sorted(draw(st.lists(st.integers(0, last), max_size=5)))
     return array([draw(record_texts(st.just(b'"%d"' % n), data)) for n in numbers])
 
@@ -187,7 +187,7 @@ _TOO_LONG = 1500  # characters of an error's text, however long what it is about
 
 
 def assert_ours(exc: KinesisConnectorError) -> None:
-    """An error that a user can read, and that does not ask for a bug report."""
+    """Check that a user can understand the error, and that it does not ask for a bug report."""
     assert not isinstance(exc, InternalError), exc
     assert len(str(exc)) < _TOO_LONG
 
@@ -224,7 +224,10 @@ _DAMAGES: list[Callable[[bytes, _Piece], bytes]] = [
 
 @st.composite
 def damaged(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes after one to three accidents: bits turned, pieces lost, repeated, moved, foreign."""
+    """Draw bytes with one to three damages.
+
+    Bits are flipped; pieces are lost, repeated, moved or inserted.
+    """
     raw = draw(source)
     for _ in range(draw(st.integers(1, 3))):
         if raw:
@@ -236,6 +239,6 @@ def damaged(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> bytes:
 
 @st.composite
 def cut(draw: st.DrawFn, raw: bytes) -> list[bytes]:
-    """The same bytes in pieces of any size."""
+    """Draw the same bytes in pieces of any size."""
     at = sorted(draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     return [raw[a:b] for a, b in zip([0, *at], [*at, len(raw)], strict=True)]

@@ -1,4 +1,4 @@
-"""Ctrl-C at a chosen moment: it meets the main thread wherever that is."""
+"""Press Ctrl-C at a chosen moment, wherever the main thread is then."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from tests.support.polling import eventually
 
 @contextlib.contextmanager
 def heeding_interrupts() -> Iterator[None]:
-    """Whoever starts the tests in the background may have told them to ignore the signal."""
+    """Let the signal through.
+
+    Tests started in the background may have inherited that it is ignored.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def interrupt_when(condition: Callable[[], object]) -> threading.Thread:
-    """Ctrl-C, as soon as the condition holds."""
+    """Press Ctrl-C as soon as the condition holds."""
 
     def run() -> None:
         eventually(condition, "the moment of the interrupt")

@@ -1,6 +1,6 @@
 """``python -m tests.support.killed_reader '<JSON>'``: a source with agent processes, to be killed.
 
-Reads until it has as many records as it is told, says the ids of its agent processes, and stays.
+It reads as many records as it is told, prints the ids of its agent processes, and then waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.micro_batches import MicroBatches
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     told = json.loads(sys.argv[1])
     query = MicroBatches(told["options"], Path(told["folder"]), ScaledClock(SPEED))
     query.read_until(told["records"])

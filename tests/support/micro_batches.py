@@ -1,10 +1,10 @@
-"""A source driven as Spark drives it, without Spark: its logs on disk, its calls in Spark's order.
+"""Drive a source as Spark does, without Spark: logs on disk, calls in Spark's order.
 
     offsets/N is written before batch N is planned and read, commits/N when its output is there;
     the source's `commit` for batch N comes when batch N+1 has been logged; a batch that was logged
     and not committed is planned and read again after a restart.
 
-Every batch's records are kept, and a batch read again must give the same ones.
+The records of every batch are kept; a batch that is read again must return the same ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AGENT_PROCESSES = os.environ.get("KINESIS_AGENT_PROCESSES", "1")
 
 @dataclass(frozen=True)
 class Row:
-    """One record as it came out of a read task."""
+    """One record as a read task returned it."""
 
     shard: str
     number: int
@@ -51,7 +51,7 @@ class Row:
 
 
 def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
-    """What a task returns for a range."""
+    """Return the rows that a task returns for a range."""
     return [
         Row(
             item["shardId"],
@@ -66,7 +66,7 @@ def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
 
 
 class Source(Protocol):
-    """What drives a query: a :class:`Coordinator`, or one in another process."""
+    """The reader of a query: a :class:`Coordinator`, or one in another process."""
 
     def latest(self, start: Offset | None, *, everything: bool = False) -> Offset: ...
 
@@ -80,11 +80,12 @@ class Source(Protocol):
 
 
 class MicroBatches:
-    """A streaming query over one source. Close it, or drop it as a kill would, and make another
-    one over the same folder.
+    """A streaming query over one source.
+
+    To restart it, close it, or drop it as a kill would, and make another one over the same folder.
 
     Args:
-        source: Drives the query instead of a coordinator in this process.
+        source: Is used instead of a coordinator in this process.
     """
 
     def __init__(
@@ -109,11 +110,11 @@ class MicroBatches:
 
     @property
     def rows(self) -> list[Row]:
-        """Everything in the output, batch by batch."""
+        """Return all rows of the output, batch by batch."""
         return [row for rows in self.batches() for row in rows]
 
     def batches(self) -> list[list[Row]]:
-        """The output of each batch that was run."""
+        """Return the output of each batch that was run."""
         return [
             [
                 Row(shard, int(number), key, bytes.fromhex(data), stream)
@@ -126,19 +127,20 @@ class MicroBatches:
 
     @property
     def data(self) -> list[bytes]:
-        """The data of everything in the output."""
+        """Return the data of all rows of the output."""
         return [row.data for row in self.rows]
 
     def last_offset(self) -> Offset:
-        """The end of the last batch that was logged."""
+        """Return the end of the last batch that was logged."""
         logged = self._logged()
         return self._offset(logged[-1]) if logged else InitialOffset()
 
     # --- what Spark does ------------------------------------------------------------------------
 
     def available_now(self) -> int:
-        """As ``Trigger.AvailableNow`` does: batch after batch until the source says that there is
-        nothing more. Returns how many.
+        """Run batches as ``Trigger.AvailableNow`` does, until the source has nothing more.
+
+        Return the number of batches.
         """
         assert isinstance(self.coordinator, Coordinator)
         self.coordinator.prepare_available_now()
@@ -148,11 +150,11 @@ class MicroBatches:
         return batches
 
     def once(self) -> bool:
-        """As ``Trigger.Once`` does: one batch of all there is."""
+        """Run one batch of everything, as ``Trigger.Once`` does."""
         return self.step(everything=True)
 
     def step(self, *, everything: bool = False) -> bool:
-        """Run the next batch, or run the last one again if it was not committed; False: no news."""
+        """Run the next batch, or the last one again if it was not committed; False without news."""
         logged = self._logged()
         if logged and not self._file("commits", logged[-1]).exists():
             self._run(logged[-1], self._before(logged[-1]), self._offset(logged[-1]))
@@ -175,10 +177,10 @@ class MicroBatches:
     def run_until(
         self, enough: Callable[[], object], what: str, within_s: float | None = None
     ) -> None:
-        """Batch after batch until ``enough``.
+        """Run batches until ``enough`` is true.
 
         Raises:
-            AssertionError: Not before the deadline.
+            AssertionError: It was not true before the deadline.
             KinesisConnectorError: The source failed.
         """
         if within_s is None:
@@ -193,7 +195,7 @@ class MicroBatches:
                 time.sleep(0.002)
 
     def read_until(self, count: int, within_s: float | None = None) -> list[bytes]:
-        """The data of everything read, once it is so many records."""
+        """Run batches until so many records were read; return the data of all of them."""
         self.run_until(lambda: len(self.rows) >= count, f"{count} records", within_s)
         return self.data
 
@@ -213,7 +215,7 @@ class MicroBatches:
         self._write("commits", batch, {})
 
     def _read(self, batch: int, planned: list[Any]) -> list[list[str | None]]:
-        """The output of a batch, task by task."""
+        """Return the output of a batch, task by task."""
         del batch
         return [row.to_json() for p in planned for row in read_rows(p, self.options)]
 

@@ -1,4 +1,4 @@
-"""The double's stream model with a clock that the test moves."""
+"""The model of a stream in the double, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shard_id(index: int) -> str:
 
 
 class Model:
-    """An account, and calls to it as clients make them: JSON in, JSON out."""
+    """An account with its streams. It is called as clients call it: JSON in, JSON out."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = replace(Settings(), **settings)
@@ -37,7 +37,7 @@ class Model:
         return decoded
 
     def code(self, operation: str, stream: str | None = "s", **members: Any) -> str:
-        """The code of the refusal, or ``ok``."""
+        """Return the error code of the answer, or ``ok``."""
         try:
             self.ask(operation, stream, **members)
         except ServiceError as error:
@@ -45,12 +45,12 @@ class Model:
         return "ok"
 
     def create(self, shards: int = 1, stream: str = "s", **members: Any) -> None:
-        """A stream that is ACTIVE."""
+        """Create a stream that is ACTIVE."""
         self.ask("CreateStream", stream, ShardCount=shards, **members)
         self.settle()
 
     def settle(self) -> None:
-        """Wait until what was asked for is done."""
+        """Move the clock until all changes that were asked for are done."""
         self.now += self.settings.stream_ready_s
 
     def split(self, index: int, at: int | None = None) -> None:
@@ -71,7 +71,7 @@ class Model:
         self.settle()
 
     def shards(self, stream: str = "s", **members: Any) -> dict[str, dict[str, Any]]:
-        """All pages of ListShards, by id."""
+        """Return all pages of ListShards, by shard id."""
         answer = self.ask("ListShards", stream, **members)
         found = answer["Shards"]
         while "NextToken" in answer:
@@ -80,7 +80,7 @@ class Model:
         return {shard["ShardId"]: shard for shard in found}
 
     def put(self, *data: bytes, hash_key: int = 0, stream: str = "s") -> list[int]:
-        """Records with this hash key, past the limits; their sequence numbers."""
+        """Store records with this hash key, without limits; return their sequence numbers."""
         return [
             self.account.store(stream, item, "key", self.now, explicit_hash_key=str(hash_key))
             for item in data
@@ -96,7 +96,7 @@ class Model:
         return self.ask("GetRecords", None, ShardIterator=iterator, **members)
 
     def register(self, name: str = "c", stream: str = "s") -> str:
-        """The ARN of a consumer that is ACTIVE."""
+        """Register a consumer, wait until it is ACTIVE, and return its ARN."""
         members = {"StreamARN": ARN + stream, "ConsumerName": name}
         answer = self.ask("RegisterStreamConsumer", None, **members)
         self.now += self.settings.consumer_ready_s
@@ -122,7 +122,7 @@ class Model:
         return "ok"
 
     def event(self, subscription: Subscription) -> dict[str, Any]:
-        """The next event, which must be there now."""
+        """Return the next event, which must be there already."""
         step: Step = subscription.next(self.now)
         assert isinstance(step, Send), step
         decoded: dict[str, Any] = orjson.loads(step.payload)
@@ -131,7 +131,7 @@ class Model:
 
 
 def entry(data: bytes = b"data", key: str | None = "key", explicit: Any = None) -> dict[str, Any]:
-    """A record for PutRecords."""
+    """Return a record for PutRecords."""
     record: dict[str, Any] = {"Data": base64.b64encode(data).decode()}
     if key is not None:
         record["PartitionKey"] = key
@@ -145,7 +145,7 @@ def data_of(records: list[dict[str, Any]]) -> list[bytes]:
 
 
 def tiles(shards: list[dict[str, Any]]) -> bool:
-    """Whether these shards cover every hash key exactly once."""
+    """Return whether these shards cover every hash key exactly once."""
     ranges = sorted(
         (int(s["HashKeyRange"]["StartingHashKey"]), int(s["HashKeyRange"]["EndingHashKey"]))
         for s in shards

@@ -1,4 +1,4 @@
-"""Another reader of aggregates: ``aws_kinesis_agg``, which AWS publishes."""
+"""A second reader of aggregates: ``aws_kinesis_agg``, which AWS publishes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ assert aws_kinesis_agg.MAGIC == MAGIC
 
 
 def by_the_other_reader(data: bytes) -> list[User] | None:
-    """What it finds in a record; None when it takes the record for a plain one."""
+    """Return its user records of a record; None if it takes the record for a plain one."""
     given: dict[str, Any] = {"kinesis": {"data": base64.b64encode(data), "partitionKey": "outer"}}
     for member in ("kinesisSchemaVersion", "sequenceNumber", "approximateArrivalTimestamp"):
         given["kinesis"][member] = "1"
@@ -29,7 +29,7 @@ def by_the_other_reader(data: bytes) -> list[User] | None:
 
 
 def tags_by_the_other_reader(data: bytes) -> list[list[tuple[str, str]]]:
-    """Of each user record of an aggregate the tags, keys and values."""
+    """Return the tags (keys and values) of each user record of an aggregate."""
     parsed = messages_pb2.AggregatedRecord.FromString(data[4:-16])
     assert parsed.IsInitialized()
     return [[(tag.key, tag.value) for tag in user.tags] for user in parsed.records]

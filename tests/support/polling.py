@@ -1,4 +1,4 @@
-"""Waiting for what another thread does, up to a deadline."""
+"""Wait for something that another thread does, until a deadline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], what: str = "", within_s: float = 120.0) -> T:
-    """Look again and again until the answer is true; returns it.
+    """Ask again and again until the answer is true; return the answer.
 
     Raises:
-        AssertionError: It was not true before the deadline.
+        AssertionError: The answer was not true before the deadline.
     """
     deadline = time.monotonic() + within_s
     while not (found := look()):

@@ -1,9 +1,9 @@
-"""The proof of deterministic replay: every batch is read again in each way in which Spark, or a
-failure, may read it again, and every way must return the same rows.
+"""Prove that replay is deterministic: however a batch is read again, it returns the same rows.
 
-A way of reading the same plan returns the same list for each task: same rows, all columns, same
-order. A batch that is planned again may be dealt out to tasks otherwise, so there each shard has
-the same list. What all batches together must hold is computed from what the double has stored.
+Every batch is read again in each way in which Spark, or a failure, may read it again. With the same
+plan, each task must return the same list: same rows, all columns, same order. A batch that is
+planned again may be divided among tasks in another way, so then the lists of the shards are
+compared. What all batches together must contain is computed from what the double has stored.
 """
 
 from __future__ import annotations
@@ -62,19 +62,20 @@ _WITHIN_S = 120.0
 
 
 def read_task(reader: KinesisStreamReader, partition: RangePartition) -> Task:
-    """What Spark's worker gets of a task."""
+    """Return what Spark's worker gets from a task."""
     return [row for rows in _batches(reader, partition) for row in rows]
 
 
 def read_shipped(reader: bytes, partition: bytes) -> Task:
-    """The same in an executor: from the bytes that Spark ships."""
+    """Return the same in an executor, from the bytes that Spark ships."""
     spark = CloudPickleSerializer()
     return read_task(spark.loads(reader), spark.loads(partition))
 
 
 def hurry(setattr_: Callable[[object, str, object], None] = setattr) -> None:
-    """Tasks live in the machine's time and may be in a process of their own: give them the double's
-    pace.
+    """Give tasks the pace of the double.
+
+    Without it they use the machine's time, perhaps in another process.
     """
     pace = aws_records.GET_RECORDS_MIN_INTERVAL_S / SPEED
     setattr_(aws_records, "GET_RECORDS_MIN_INTERVAL_S", pace)
@@ -87,7 +88,7 @@ def _batches(reader: KinesisStreamReader, partition: RangePartition) -> Generato
 
 
 def by_shard(tasks: Iterable[Task]) -> dict[tuple[str, str], Task]:
-    """Rows by stream and shard, in order. A shard is read by one task of a batch."""
+    """Return rows by stream and shard, in order. Only one task of a batch reads a shard."""
     found: dict[tuple[str, str], Task] = {}
     for rows in tasks:
         for shard, of_it in groupby(rows, key=lambda row: (row[_STREAM], row[_SHARD])):
@@ -96,8 +97,9 @@ def by_shard(tasks: Iterable[Task]) -> dict[tuple[str, str], Task]:
 
 
 class _BreakingAgent(flight.FlightServerBase):  # type: ignore[misc]
-    """An agent that is killed in the middle of a range: serves what the real one holds, record by
-    record, and breaks after so many. Use as a context manager.
+    """An agent that is killed in the middle of a range. Use as a context manager.
+
+    It serves the buffer of a real agent, record by record, and fails after so many.
     """
 
     def __init__(self, real: AgentAddress, records: int) -> None:
@@ -120,7 +122,7 @@ class _BreakingAgent(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def _record_by_record(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """An agent's batches are never cut inside a record of Kinesis, nor are these."""
+    """Cut batches into single Kinesis records. An agent's are never cut inside of one, either."""
     for batch in batches:
         at = 0
         for _, rows in groupby(batch.column(2).to_pylist()):
@@ -133,7 +135,7 @@ def _record_by_record(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 class Service(Protocol):
-    """What is read: the double, or another server and an account of what was written to it."""
+    """The service that is read: the double, or another server and a list of what was written."""
 
     def put(
         self, stream: str, *data: bytes, partition_key: str | Callable[[bytes], str]
@@ -145,7 +147,7 @@ class Service(Protocol):
 
 
 class Written:
-    """Writes numbered records, plain and in aggregates, and knows what must be read of them."""
+    """Writes numbered records, plain and in aggregates, and knows what readers must get."""
 
     def __init__(self, kinesis: Service, rng: random.Random) -> None:
         self._kinesis = kinesis
@@ -154,16 +156,16 @@ class Written:
         self._aggregates: dict[bytes, list[User]] = {}
 
     def plain(self, stream: str, count: int, size: int = 0) -> None:
-        """Records of any keys."""
+        """Put plain records with any keys."""
         keys = {self._data(size): self._key() for _ in range(count)}
         self._kinesis.put(stream, *keys, partition_key=keys.__getitem__)
 
     def together(self, stream: str, count: int, *, misplaced: float = 0.0) -> None:
-        """An aggregate.
+        """Put an aggregate.
 
         Args:
-            misplaced: How many of its records belong to another shard, as after a reshard; all of
-                them for 1.
+            misplaced: The share of its records that belong to another shard, as after a reshard,
+                from 0 to 1.
         """
         outer = self._key()
         users = []
@@ -177,14 +179,15 @@ class Written:
         self.put_users(stream, users, outer)
 
     def put_users(self, stream: str, users: list[User], partition_key: str) -> None:
-        """An aggregate of these."""
+        """Put an aggregate of these user records."""
         data = aggregate(*users)
         self._aggregates[data] = users
         self._kinesis.put(stream, data, partition_key=partition_key)
 
     def expected(self, stream: str, start: Mapping[str, Position]) -> dict[str, Task]:
-        """Shard to its rows behind a query's first positions: key, data, number and place in the
-        aggregate.
+        """Return the expected rows of each shard after a query's first positions.
+
+        A row is key, data, sequence number and index in the aggregate.
         """
         ranges = {
             shard["ShardId"]: tuple(
@@ -230,7 +233,7 @@ def _wanted(record: StoredRecord, start: Position) -> bool:
 
 @dataclass
 class Batch:
-    """What Spark logged of a batch, and what its first run returned."""
+    """A batch as Spark logged it, and the rows that its first run returned."""
 
     start: dict[str, Any]
     end: dict[str, Any]
@@ -239,15 +242,15 @@ class Batch:
 
 @dataclass
 class Proof:
-    """Every batch of a run, and every way in which it was read.
+    """All batches of a run, and all ways in which they were read.
 
     Args:
-        executor: Another process, which has nothing but what is shipped to it.
-        thorough: Read each batch in every way; otherwise the costly ways take turns.
+        executor: Another process, which only has what is shipped to it.
+        thorough: Read each batch in every way. Otherwise the expensive ways take turns.
 
     Attributes:
-        batches: By their number.
-        readings: How many batches were read in each way: a way that never occurred proves nothing.
+        batches: The batches by their number.
+        readings: How many batches were read in each way. A way with no batch proves nothing.
     """
 
     executor: Executor
@@ -258,7 +261,7 @@ class Proof:
 
     @property
     def rows(self) -> int:
-        """How many were delivered, each batch counted once."""
+        """The number of rows delivered. Each batch is counted once."""
         return sum(len(rows) for batch in self.batches.values() for rows in batch.tasks)
 
     def run(
@@ -269,10 +272,10 @@ class Proof:
         reader: KinesisStreamReader,
         partitions: Sequence[RangePartition],
     ) -> list[Task]:
-        """Run a batch, and read it again in other ways; returns what the first run returned.
+        """Run a batch and read it again in other ways; return the rows of the first run.
 
         Raises:
-            AssertionError: A way returned other rows.
+            AssertionError: One way returned other rows.
         """
         self.again_later()
         shipped = [_shipped(reader, partition) for partition in partitions]
@@ -294,11 +297,12 @@ class Proof:
         return first
 
     def again_later(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """A straggler: the tasks of the last batch once more, when Spark has committed it, and
-        perhaps closed what read it.
+        """Run the tasks of the last batch once more, as a straggler does.
+
+        Spark has committed the batch by then, and perhaps closed its reader.
 
         Args:
-            meanwhile: Called when each task has its first rows.
+            meanwhile: Is called when each task has its first rows.
         """
         if self._late is not None:
             number, reader, partitions, first = self._late
@@ -308,16 +312,18 @@ class Proof:
             )
 
     def planned_later(self, reader: KinesisStreamReader) -> None:
-        """Every batch once more by a driver that has come further and reads on: what its agents
-        hold is of other batches.
+        """Run every batch once more by a driver that has gone on since.
+
+        Its agents hold records of other batches.
         """
         for number, batch in self.batches.items():
             partitions: Any = reader.partitions(batch.start, batch.end)
             self._alike(number, "planned later", batch.tasks, _read_all(reader, partitions))
 
     def again_from_kinesis(self, new_reader: Callable[[], KinesisStreamReader]) -> None:
-        """Every batch as a driver runs it that was started again and has nothing but the
-        checkpoint: shards have been resharded since, and all comes from Kinesis.
+        """Run every batch as a driver does that was restarted and has only the checkpoint.
+
+        Shards were resharded since, and all records come from Kinesis.
         """
         self._late = None
         reader = new_reader()
@@ -335,8 +341,9 @@ class Proof:
             reader.stop()
 
     def check_all(self, written: Written, streams: Sequence[str]) -> None:
-        """All batches together hold every record exactly once, each shard in its order, each key
-        in the order in which it was written.
+        """Check that all batches together have every record exactly once and in order.
+
+        The order is that of each shard, and for each key the order in which it was written.
         """
         start = self.first_positions()
         delivered = by_shard(rows for batch in self.batches.values() for rows in batch.tasks)
@@ -357,13 +364,13 @@ class Proof:
         )
 
     def missing(self, written: Written, streams: Sequence[str]) -> int:
-        """How many rows are still to come."""
+        """Return the number of rows still to come."""
         start = self.first_positions()
         expected = [written.expected(stream, start.get(stream, {})) for stream in streams]
         return sum(len(rows) for shards in expected for rows in shards.values()) - self.rows
 
     def first_positions(self) -> dict[str, Mapping[str, Position]]:
-        """By stream and shard, where the query began."""
+        """Return where the query began, by stream and shard."""
         if not self.batches:
             return {}
         offset = decode_offset(self.batches[0].end)
@@ -403,7 +410,7 @@ class Proof:
             _compare(f"batch {number}, {way}, {shard}", left.get(shard, []), right.get(shard, []))
 
     def _check_keys(self, number: int | None, tasks: list[Task]) -> None:
-        """A key's records are in one task, in the order in which they were written."""
+        """Check that all records of a key are in one task and in the order they were written."""
         seen: dict[tuple[str, str], int] = {}
         for task, rows in enumerate(tasks):
             last: dict[tuple[str, str], int] = {}
@@ -434,7 +441,7 @@ def _of_agent(partition: RangePartition, agent: AgentAddress | None) -> RangePar
 
 
 def _broken_off(reader: KinesisStreamReader, partition: RangePartition, at: int) -> Task:
-    """A task whose agents break in the middle of its ranges."""
+    """Run a task whose agents fail in the middle of its ranges."""
     with contextlib.ExitStack() as agents:
 
         def instead(planned: PlannedRange) -> PlannedRange:
@@ -447,7 +454,7 @@ def _broken_off(reader: KinesisStreamReader, partition: RangePartition, at: int)
 
 
 def _retried(reader: KinesisStreamReader, partition: RangePartition) -> Task:
-    """A task that failed after its first rows, and its retry."""
+    """Run a task that fails after its first rows, and its retry."""
     broken = _batches(reader, partition)
     next(broken, None)
     broken.close()
@@ -477,14 +484,14 @@ def _shipped(reader: KinesisStreamReader, partition: RangePartition) -> tuple[by
 
 
 class Killed(Exception):  # noqa: N818  # no error
-    """The driver's process is gone."""
+    """The driver's process was killed."""
 
 
 class ProvedQuery(MicroBatches):
-    """A query of which every batch goes into a proof; over one folder for all its runs.
+    """A query whose batches all go into a proof. All its runs use the same folder.
 
     Attributes:
-        dies_at: Where the driver is killed, and in how many batches from now: behind the write of
+        dies_at: Where the driver is killed, and in how many batches from now: after it has written
             ``offsets``, ``out`` or ``commits``, or when the batch is ``planned``.
     """
 
@@ -527,14 +534,14 @@ class ProvedQuery(MicroBatches):
 
 
 class Run:
-    """One checkpoint, the queries that go on from it, one after the other, and their proof.
+    """One checkpoint, the queries that continue from it one after the other, and their proof.
 
     Args:
-        clock: That of the service.
-        new_network: Makes the queries' network loops.
+        clock: The clock of the service.
+        new_network: Makes the network loops of the queries.
 
     Attributes:
-        rng: Every choice of the run is drawn from it.
+        rng: The source of all random choices of the run.
     """
 
     def __init__(
@@ -561,7 +568,7 @@ class Run:
 
     @contextlib.contextmanager
     def query(self, **options: str) -> Iterator[ProvedQuery]:
-        """From its start to its end, or to where it is killed."""
+        """Run a query from its start to its end, or until it is killed."""
         options = {**self._options, **options}
         query = ProvedQuery(self.reader(**options), options, self._folder, self.proof)
         try:
@@ -571,22 +578,22 @@ class Run:
             query.close()
 
     def reader(self, **options: str) -> KinesisStreamReader:
-        """What Spark calls, in the service's time."""
+        """Return the reader that Spark calls, in the time of the service."""
         parsed = parse_read_options({**self._options, **options})
         reader = KinesisStreamReader(parsed)
         reader._coordinator = Coordinator(parsed, self._clock, self._new_network)
         return reader
 
     def missing(self) -> int:
-        """How many rows are still to come."""
+        """Return the number of rows still to come."""
         return self.proof.missing(self.written, self.streams)
 
     def read_on(self, query: ProvedQuery) -> None:
-        """Batch after batch, until everything that was written has been read."""
+        """Run batches until everything that was written has been read."""
         query.run_until(lambda: self.missing() <= 0, "every record read", _WITHIN_S)
 
     def check(self) -> None:
-        """Read what is left, and prove what is to be proved when all is over."""
+        """Read the rest, and check what can only be checked at the end."""
         self.proof.again_later()
         with self.query() as query:
             self.read_on(query)

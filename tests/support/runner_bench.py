@@ -1,4 +1,4 @@
-"""A runner in the middle of a subscription, without loop and network."""
+"""A runner in the middle of a subscription, without an event loop and without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class InlineNetwork:
-    """Does at once what is posted, and keeps what is spawned without running it."""
+    """Calls at once what is posted, and keeps what is spawned without running it."""
 
     def __init__(self) -> None:
         self.spawned: list[str] = []
@@ -34,10 +34,10 @@ class InlineNetwork:
         return self
 
     def add_done_callback(self, callback: object) -> None:
-        """Tasks here never end."""
+        """Do nothing: tasks never end here."""
 
     def cancel(self) -> None:
-        """Tasks here never run."""
+        """Do nothing: tasks never run here."""
 
 
 class Bench:

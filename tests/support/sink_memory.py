@@ -1,6 +1,6 @@
-"""What one task of the sink takes of a process's memory.
+"""Measure how much memory one task of the sink takes.
 
-``python -m tests.support.sink_memory '<JSON>'``: in a process of its own, where nothing else is.
+``python -m tests.support.sink_memory '<JSON>'``: in a process that does nothing else.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def measure(
     """Write so many rows of so many bytes in a new process, in time 20 times as fast.
 
     Args:
-        trace: Measure what Python allocates, which takes several times as long.
+        trace: Measure what Python allocates instead. It takes several times as long.
 
     Returns:
-        ``grown``: by how many bytes its resident memory was larger, at its peak, than after writing
-        to another stream; or its traced memory. ``taken``: rows that the task took. ``error``: what
-        it failed of, or None.
+        ``grown``: the peak of its resident memory in bytes, minus that after writing to another
+        stream; or its traced memory. ``taken``: the number of rows that the task took. ``error``:
+        the error, or None.
     """
     argument = json.dumps({"options": options, "count": count, "size": size, "trace": trace})
     done = subprocess.run(
@@ -55,7 +55,7 @@ def measure(
 
 
 class _Given:
-    """Where the task finds stream and options."""
+    """The stream and the options of the task."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.kinesis, self.stream, self._options = self, options["streamName"], options
@@ -65,7 +65,7 @@ class _Given:
 
 
 def _status(name: str) -> int:
-    """Bytes of resident memory: ``VmRSS`` now, ``VmHWM`` at its peak."""
+    """Return bytes of resident memory: ``VmRSS`` is now, ``VmHWM`` is the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 

@@ -1,4 +1,4 @@
-"""Single tasks of a query, run as Spark runs them, and again as Spark does after a failure."""
+"""Run single tasks of a query as Spark does, also again after a failure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The real writer against the double, in fast time, with an account of what became of every id.
+"""Run the real writer against the double, in fast time, and count what became of every id.
 
     with Sink(Fault(Disconnect(performed=True), operation="PutRecords")) as sink:
         outcome = sink.write(range(1000))
         assert outcome.error is None
         assert sink.stored_more_than_once() == ...
 
-Leaving the block proves that nothing of the sink is left: no thread, no open event loop, no task.
+At its end, the block checks that nothing of the sink is left: no thread, event loop or task.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 def put_fault(action: Any, **where: Any) -> Fault:
-    """What goes wrong in PutRecords."""
+    """Return a fault of PutRecords."""
     return Fault(action, operation="PutRecords", **where)
 
 
 def data_of(item: int, size: int = _ID_BYTES) -> bytes:
-    """The record with this id, of at least eight bytes."""
+    """Return the data for this id: at least eight bytes."""
     return b"%08d" % item + b"." * (size - _ID_BYTES)
 
 
@@ -73,7 +73,7 @@ def rows(
     stream: Callable[[int], str | None] | None = None,
     each: int = 100,
 ) -> Iterator[Any]:
-    """Known ids as Spark hands rows to ``write`` in the PySpark at hand, ``each`` a batch."""
+    """Return rows in the form in which this PySpark passes them to ``write``, ``each`` a batch."""
     part: list[int] = []
     for item in ids:
         part.append(item)
@@ -118,13 +118,13 @@ class Outcome:
 
     @property
     def records(self) -> int:
-        """How many records the commit message says were stored."""
+        """Return how many records were stored, by the commit message."""
         assert self.error is None, self.error
         assert self.message is not None
         return sum(writes.records for writes in self.message.shards)
 
     def said(self, kind: type[KinesisConnectorError]) -> str:
-        """The error, which must be of this very class; there is no commit message then."""
+        """Return the text of the error. It must be of this class, and without a commit message."""
         assert type(self.error) is kind, repr(self.error)
         assert self.message is None
         return str(self.error)
@@ -134,19 +134,19 @@ class Sink:
     """A double with a stream, and writers of it. Use as a context manager.
 
     Args:
-        faults: What is to go wrong.
-        shards: Of the stream.
-        settings: Of the double; without rates to keep where it is not about those.
+        faults: The faults of the double.
+        shards: The number of shards of the stream.
+        settings: Settings of the double. Its rates are unlimited unless a test is about them.
         relayed: Put a :class:`Relay` between writer and double.
-        clock: The double's, in step with the writer's; a :class:`ManualClock` lets a shard be full
-            until the test says otherwise, on any machine.
-        new_loop: The writer's; :func:`asyncio.new_event_loop` where much data is to be sent and a
-            call's 30 s must not be shortened.
+        clock: The clock of the double, in step with that of the writer. With a
+            :class:`ManualClock`, a shard stays full until the test moves it, on any machine.
+        new_loop: Makes the writer's event loops. Use :func:`asyncio.new_event_loop` to send much
+            data, where the 30 s of a call must not be shortened.
 
     Attributes:
         kinesis: The double.
-        stream: The name of the stream that is written to and counted.
-        relay: The relay, if there is one.
+        stream: The name of the stream.
+        relay: The relay, or None.
         loops: The event loops of all services, oldest first.
         sent: The ids of each PutRecords call, in the order in which the calls were made.
     """
@@ -193,7 +193,7 @@ class Sink:
             assert [task for loop in self.loops for task in asyncio.all_tasks(loop)] == []
 
     def close_services(self) -> None:
-        """What the end of the process does."""
+        """Do what happens at the end of the process."""
         registry.REGISTRY.close()
 
     def writer(self, **options: str) -> KinesisStreamWriter:
@@ -203,10 +203,9 @@ class Sink:
         return KinesisStreamWriter(parse_write_options(raw))
 
     def write(self, items: Iterable[Any], **options: str) -> Outcome:
-        """One task: a range of ids, or what :func:`rows` made of some.
+        """Run one task, which writes a range of ids, or rows made by :func:`rows`.
 
-        Rows wait for others of their shard as long as ``linger`` says, and for no others once they
-        are at an end.
+        Rows wait for others of their shard for ``linger``, but no longer than the rows last.
         """
         items = rows(items) if isinstance(items, range) else iter(items)
         writer = self.writer(**options)
@@ -217,35 +216,35 @@ class Sink:
             return Outcome(None, exc)
 
     def counters(self, **options: str) -> dict[str, Any]:
-        """What the sink says of itself."""
+        """Return the counters of the sink."""
         return registry.REGISTRY.counters(self.writer(**options)._options).snapshot()
 
     # --- the account ----------------------------------------------------------------------------
 
     def times_stored(self) -> Counter[int]:
-        """How often each id is in the stream."""
+        """Return how often each id is in the stream."""
         return Counter(int(record.data[:_ID_BYTES]) for record in self.kinesis.records(self.stream))
 
     def stored_more_than_once(self) -> list[int]:
-        """Ids that are in the stream twice; none is there three times."""
+        """Return the ids that are in the stream twice. No id may be there three times."""
         times = self.times_stored()
         assert max(times.values(), default=0) <= 2, times.most_common(3)
         return sorted(item for item, n in times.items() if n == 2)
 
     def lost(self, ids: Iterable[int]) -> list[int]:
-        """Those of the ids that are not in the stream."""
+        """Return which of these ids are not in the stream."""
         times = self.times_stored()
         return [item for item in ids if not times[item]]
 
     def assert_each_once(self, ids: Iterable[int], outcome: Outcome) -> None:
-        """Nothing is lost, nothing is there twice, and the commit message says just that."""
+        """Check that each id is stored exactly once, and that the commit message says so."""
         assert self.times_stored() == Counter(ids)
         assert outcome.error is None
         assert outcome.message is not None
         assert {w.shard_id: w for w in outcome.message.shards} == self.stored_by_shard()
 
     def stored_by_shard(self) -> dict[str, ShardWrites]:
-        """What a commit message has to say of the whole stream."""
+        """Return what a commit message for the whole stream must contain."""
         found: dict[str, ShardWrites] = {}
         for record in self.kinesis.records(self.stream):
             number = str(record.sequence_number)
@@ -267,11 +266,11 @@ class Sink:
 
     @staticmethod
     def threads() -> list[str]:
-        """The sink's threads that run."""
+        """Return the threads of the sink that run."""
         return [t.name for t in threading.enumerate() if t.name == "kinesis-sink"]
 
     def times_sent(self) -> Counter[int]:
-        """How often each id was sent."""
+        """Return how often each id was sent."""
         return Counter(item for ids in self.sent for item in ids)
 
     def _noting_put(self) -> Callable[..., Any]:
@@ -296,15 +295,15 @@ def _session_with_models_at_hand() -> AioSession:
 
 
 class Relay:
-    """Passes bytes on between writer and double, on a thread of its own; counts, and can cut.
+    """Passes bytes between writer and double, on its own thread; counts, and can cut connections.
 
-    A request is under way from its first byte until the first byte of its answer.
+    A request is in flight from its first byte until the first byte of its answer.
 
     Attributes:
-        accepted: Connections, ever.
-        connections: Open now.
-        under_way: Requests, now.
-        most_under_way: Requests, at any time.
+        accepted: The number of connections so far.
+        connections: The number of open connections.
+        under_way: The number of requests in flight.
+        most_under_way: The largest number of requests in flight at any time.
     """
 
     def __init__(self, target: str) -> None:
@@ -324,11 +323,11 @@ class Relay:
         return f"http://127.0.0.1:{self._port}"
 
     def cut_answer(self, put: int, after: int, *, reset: bool) -> None:
-        """Let so many bytes of the answer to the n-th PutRecords pass and tear the connection.
+        """Let so many bytes of the answer to the n-th PutRecords pass, then cut the connection.
 
         Args:
             put: Counted from 1, from now on.
-            reset: With RST; else with FIN, as if the answer had ended.
+            reset: Cut it with RST, else with FIN, as if the answer had ended.
         """
         self._cut = (self._puts + put, after, reset)
 
@@ -375,7 +374,7 @@ class Relay:
             self._open.discard(task)
 
     def _request_begins(self, *, put: bool) -> int | None:
-        """Returns where to cut its answer; None for not at all."""
+        """Return after how many bytes to cut the answer; None to pass all of it."""
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         self._puts += put
@@ -383,7 +382,7 @@ class Relay:
 
 
 class _Link:
-    """One connection of the writer, and the one to the double that belongs to it."""
+    """A connection of the writer, with the connection to the double that belongs to it."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""A process whose downstream stands still: it reads a batch, and for a time commits none.
+"""A process whose sink is stalled: it reads a batch, and for a time commits none.
 
     python -m tests.support.stalled '{"options": {...}, "stall_s": 20, "records": 100000}'
 
-It is the stream reader as Spark calls it; tasks are a process of their own. On its output is a line
-of JSON for each look at itself (``at``, ``rss``, ``held``, ``received``, ``states``), and at last
-one with what was read of each shard (``read``), once ``records`` were read of each.
+It calls the stream reader as Spark does; tasks run in another process. It prints lines of JSON: one
+for each look at itself (``at``, ``rss``, ``held``, ``received``, ``states``), and at the end one
+with what was read from each shard (``read``), when ``records`` were read from each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_S = 0.5
 
 
 class Stalled:
-    """One run. Counts what it reads; what is lost, repeated or out of order is an error."""
+    """One run. Lost, repeated and unordered records are an error."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.read: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Stalled:
         self._reader.partitions(start, self._at)
 
     def look(self) -> None:
-        """Tell how this process is."""
+        """Print the state of this process."""
         coordinator = self._reader._coordinator
         assert coordinator is not None
         said = coordinator.statistics()
@@ -54,7 +54,7 @@ class Stalled:
         _say(found)
 
     def batch(self, stall_s: float = 0.0) -> None:
-        """Plan a batch, read it, stand still, and read it again: then it is done."""
+        """Plan a batch, read it, wait for ``stall_s``, read it again, and commit it."""
         end = self._reader.latestOffset(self._at)
         if end == self._at:
             time.sleep(LOOK_S / 10)
@@ -81,7 +81,7 @@ class Stalled:
 
 
 def _read(reader: KinesisStreamReader, planned: Any) -> dict[str, list[int]]:
-    """The numbers of the records of a batch, by shard."""
+    """Return the numbers of the records of a batch, by shard."""
     found: dict[str, list[int]] = {}
     for partition in planned:
         for batch in reader.read(partition):

@@ -1,4 +1,4 @@
-"""What a reader of aggregates gets out of a stream of the double, row by row."""
+"""The rows that a reader of aggregates gets from a stream of the double."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class StoredRow:
 
 
 def stored_rows(kinesis: KinesisServer, stream: str, *, misplaced: bool = False) -> list[StoredRow]:
-    """Every row that a reader gets, in the order of the sequence numbers.
+    """Return every row that a reader gets, in the order of the sequence numbers.
 
-    That is the order of a shard, and of records of one key through reshards. User records that do
-    not belong to the shard that they are in are left out, as all readers of aggregates do; unless
-    they are asked for with ``misplaced``.
+    This is also the order within a shard, and of records of one key across reshards. User records
+    that do not belong to their shard are left out, as all readers of aggregates do, unless
+    ``misplaced`` is set.
     """
     ranges = {
         shard["ShardId"]: (
@@ -73,19 +73,19 @@ def stored_rows(kinesis: KinesisServer, stream: str, *, misplaced: bool = False)
 
 
 def item_of(data: bytes) -> int:
-    """The item that :func:`data_of` made this data of."""
+    """Return the item that :func:`data_of` wrote into this data."""
     return int(data[:_ITEM_BYTES])
 
 
 def times(rows: Iterable[StoredRow]) -> Counter[int]:
-    """How often each item is there."""
+    """Return how often each item is there."""
     return Counter(row.item for row in rows)
 
 
 def without_repeats(rows: Iterable[StoredRow]) -> list[StoredRow]:
-    """The first of each record id. What a reader has to do with the ids, in its plainest form.
+    """Return the first row of each record id: the simplest way to use the ids.
 
-    Rows without an id all pass. Repeats must be alike.
+    Rows without an id are all kept. Repeats must be alike.
     """
     first: dict[str, StoredRow] = {}
     kept = []
@@ -102,7 +102,7 @@ def without_repeats(rows: Iterable[StoredRow]) -> list[StoredRow]:
 
 
 def out_of_order(rows: Iterable[StoredRow]) -> list[tuple[str, int, int]]:
-    """Of each key: neighbours whose first occurrences are not in the order of their items."""
+    """Return neighbours of one key whose first occurrences are not in the order of their items."""
     by_key: dict[str, list[int]] = defaultdict(list)
     seen: set[int] = set()
     for row in rows:

@@ -1,7 +1,7 @@
 """A double of AWS STS on 127.0.0.1: AssumeRole, with lives as short as a test wants them.
 
-``integration/test_roles.py`` asks it and LocalStack's STS the same, so that it answers like one. To
-a GET it gives credentials as the agent of a container does.
+``integration/test_roles.py`` asks it and LocalStack's STS the same questions, so that both answer
+alike. To a GET it answers with credentials, as the agent of a container does.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 @dataclass(frozen=True)
 class Asked:
-    """A call of AssumeRole as it came.
+    """A call of AssumeRole as it was received.
 
     Attributes:
-        role, session_name, external_id: What was asked for.
-        access_key, token, region: Whose signature it bore, and for which region.
+        role, session_name, external_id: The parameters of the call.
+        access_key, token, region: The credentials and the region of its signature.
     """
 
     role: str
@@ -46,7 +46,7 @@ class Asked:
 
 
 class StsDouble:
-    """An STS that lets anybody have any role. Use as a context manager; thread-safe.
+    """An STS that gives any role to anybody. Use as a context manager; thread-safe.
 
     Args:
         kinesis: The double whose sessions end when the credentials do. They are issued in the
@@ -54,11 +54,11 @@ class StsDouble:
         now: The machine's time, seconds since the epoch.
 
     Attributes:
-        asked: All calls, those that were refused, too.
-        issued: Ids of the access keys given out.
-        life_s: How long the credentials live that are issued next.
-        refusal: What calls are answered with instead: status, code and message.
-        answers: While this is not set, calls wait.
+        asked: All calls, including those that were refused.
+        issued: The ids of the access keys issued.
+        life_s: The lifetime of the next credentials, in seconds.
+        refusal: Status, code and message of the error that calls get instead; None to answer them.
+        answers: An event. Calls wait until it is set.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StsDouble:
         self._server.server_close()
 
     def answer(self, authorization: str, token: str, body: str) -> tuple[int, str]:
-        """Status and body for a request."""
+        """Return status and body of the answer to a request."""
         form = {name: values[0] for name, values in parse_qs(body).items()}
         signed = _SIGNED.search(authorization)
         access_key, region, service = signed.groups() if signed else ("", "", "")
@@ -113,7 +113,7 @@ class StsDouble:
         return 200, self._assumed(role, name)
 
     def container(self) -> str:
-        """What a container's agent answers."""
+        """Return the answer of a container's agent."""
         access_key, expires = self._issue()
         return json.dumps(
             {
@@ -125,7 +125,7 @@ class StsDouble:
         )
 
     def _issue(self) -> tuple[str, str]:
-        """A new access key, and when it expires."""
+        """Issue an access key; return it and the time when it expires."""
         ends = self._now() + self.life_s
         with self._lock:
             access_key = f"ASIADOUBLE{len(self.issued):010d}"
@@ -164,7 +164,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing: a client that has gone is no news."""
+        """Log nothing when a client is gone."""
 
 
 def _handler(sts: StsDouble) -> type[BaseHTTPRequestHandler]:
@@ -188,6 +188,6 @@ def _handler(sts: StsDouble) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *args: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     return Handler

@@ -1,6 +1,6 @@
-"""By which version of HTTP a test's subscriptions travel.
+"""The version of HTTP that the subscriptions of a test use.
 
-The stories of the source run over both. ``KINESIS_TRANSPORT=http1``, or ``http2``, takes one only.
+The stories of the source run over both. ``KINESIS_TRANSPORT=http1`` or ``http2`` selects one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRANSPORTS = tuple(t for t in _BOTH if t == os.environ.get("KINESIS_TRANSPORT"))
 
 
 def has_tls(kinesis: KinesisServer) -> bool:
-    """Whether a double was started with TLS, and so for HTTP/2."""
+    """Return whether a double was started with TLS, and so with HTTP/2."""
     try:
         return bool(kinesis.tls_endpoint)
     except (AttributeError, RuntimeError):
@@ -28,14 +28,14 @@ def has_tls(kinesis: KinesisServer) -> bool:
 
 
 def aws_options(kinesis: KinesisServer) -> AwsOptions:
-    """Where a double is: over HTTP/2 where it speaks it."""
+    """Return the options for a double, over HTTP/2 where it supports that."""
     if has_tls(kinesis):
         return AwsOptions("us-east-1", kinesis.tls_endpoint, "access", "secret", transport="http2")
     return AwsOptions("us-east-1", kinesis.endpoint, "access", "secret")
 
 
 def place_options(kinesis: KinesisServer) -> dict[str, str]:
-    """The options of a source that say the same."""
+    """Return the same as options of a source."""
     if has_tls(kinesis):
         return {"endpoint": kinesis.tls_endpoint, "transport": "http2"}
     return {}

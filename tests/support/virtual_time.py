@@ -1,6 +1,7 @@
 """An event loop whose time jumps to the next timer, so that minutes of waiting take no time.
 
-Only for code that does everything on one loop: a thread that would wake it is not waited for.
+Only for code that does everything on one loop: the loop does not wait for threads that would wake
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: where the loop would sleep, its clock is put forward instead."""
+    """Never waits: where the loop would sleep, it moves the clock forward instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +29,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Its ``time()`` starts at 0 and passes only while nothing can run."""
+    """A loop whose ``time()`` starts at 0 and passes only while nothing can run."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -39,7 +40,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` on a loop of virtual time."""
+    """Do what ``asyncio.run`` does, on a loop of virtual time."""
     loop = VirtualTimeLoop()
     try:
         return loop.run_until_complete(main)

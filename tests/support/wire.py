@@ -1,4 +1,4 @@
-"""Clients without opinions: what the double sends over HTTP/1.1 and HTTP/2, byte by byte."""
+"""Simple clients that show byte by byte what the double sends over HTTP/1.1 and HTTP/2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 20.0
 
 
 class Torn(Exception):  # noqa: N818  # what the tests look for
-    """The body ended without an end."""
+    """The connection was cut in the middle of the body."""
 
 
 def headers_of(operation: str) -> dict[str, str]:
@@ -41,14 +41,14 @@ class Reply:
         self.pieces = pieces
 
     def body(self) -> bytes:
-        """All of it. Raises Torn."""
+        """Return the whole body. Raises Torn."""
         return b"".join(self.pieces)
 
     def json(self) -> Any:
         return orjson.loads(self.body())
 
     def read(self, size: int) -> bytes:
-        """At least so many bytes, or what there is."""
+        """Return at least so many bytes, or all there are."""
         found = b""
         while len(found) < size and (piece := next(self.pieces, b"")):
             found += piece
@@ -56,7 +56,7 @@ class Reply:
 
 
 class Http1Client:
-    """A connection for each request."""
+    """An HTTP/1.1 client with a connection for each request."""
 
     def __init__(self, endpoint: str) -> None:
         self._address = urlsplit(endpoint).netloc
@@ -89,7 +89,7 @@ class Http1Client:
 
 
 class Http2Client:
-    """One connection with TLS for all requests. A stream's window is opened by reading from it."""
+    """One HTTP/2 connection with TLS for all requests. Reading from a stream opens its window."""
 
     def __init__(self, server: KinesisServer) -> None:
         context = ssl.create_default_context(cafile=str(server.ca_file))
@@ -122,11 +122,11 @@ class Http2Client:
         return Reply(first, self._pieces(number))
 
     def received(self, reply_number: int) -> int:
-        """Bytes of a stream that came and were not read yet."""
+        """Return the bytes of a stream that have come and were not read yet."""
         return sum(len(e) for e in self._streams[reply_number] if isinstance(e, bytes))
 
     def pump(self) -> None:
-        """Take in what has come, without waiting long."""
+        """Read what has come, with at most a short wait."""
         self._socket.settimeout(0.2)
         try:
             self._receive()
@@ -145,7 +145,7 @@ class Http2Client:
             yield event
 
     def _next(self, number: int) -> Any:
-        """Status, then pieces, then None. Raises Torn."""
+        """Return the status, then each piece, then None. Raises Torn."""
         while not self._streams[number]:
             self._receive()
         event = self._streams[number].pop(0)

@@ -42,7 +42,7 @@ MANY = [record(n) for n in range(MIN_RECORDS + 10)]
 @pytest.mark.parametrize("separators", [COMPACT, SPACED])
 @pytest.mark.parametrize("more", [{}, {"EncryptionType": "KMS"}, {"PartitionKey": None}])
 def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, Any]) -> None:
-    """AWS and the test server write JSON without spaces, LocalStack with spaces."""
+    """AWS and the double write JSON without spaces, LocalStack with spaces."""
     records = [{**item, **more} for item in MANY]
     found = scan_event(event(records, separators))
 
@@ -64,7 +64,7 @@ def test_what_servers_send_is_cut(separators: tuple[str, str], more: dict[str, A
     ],
 )  # fmt: skip
 def test_times_of_any_form_are_what_a_parser_reads(written: str) -> None:
-    """AWS writes an exponent, the test server none, others more decimals.
+    """AWS writes an exponent, the double none, others more decimals.
 
     One record of another form is always among them.
     """
