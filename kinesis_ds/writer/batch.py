@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class KinesisBatchWriter(BatchWriterBase):
     """Writes a DataFrame into streams, at least once.
 
-    Takes Arrow batches, or rows where this PySpark has no Arrow writer.
+    Spark gives it Arrow batches, or rows where this PySpark has no Arrow writer.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -43,13 +43,13 @@ class KinesisBatchWriter(BatchWriterBase):
         return write_task(slices, self._options, TaskId.current(), self._run_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Take note that all is written. Caller: Spark, on the driver."""
+        """Log what was written. Caller: Spark, on the driver, when all tasks have succeeded."""
         log_without_effect(self._options)
         for writes in merge_commits(messages).values():
             logger.debug("written %s", writes)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Take note of the failure. What was stored stays. Caller: Spark, on the driver."""
+        """Warn of the failure. What was stored stays. Caller: Spark, on the driver."""
         stored = sum(writes.records for writes in merge_commits(messages).values())
         logger.warning(
             "write aborted target=%s; %d records of its finished tasks, and what the others had "
@@ -62,7 +62,7 @@ class KinesisBatchWriter(BatchWriterBase):
 def make_batch_writer(
     raw_options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> KinesisBatchWriter:
-    """The writer of a DataFrame. Checks everything that can be checked without Kinesis.
+    """Make the writer of a DataFrame. Checks everything that can be checked without Kinesis.
 
     Raises:
         OptionError: Naming every problem of the options, or another mode than ``append``.

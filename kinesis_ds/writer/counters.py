@@ -1,4 +1,4 @@
-"""What the sink of one worker process has done, over all its tasks; for people and for tests."""
+"""Counts what the sink of one worker process does, over all its tasks; for people and tests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class SinkCounters:
     """Counters of one stream, added to by every task that writes to it. Thread-safe.
 
     Args:
-        stream: The stream's label.
-        max_records: The bound of one task.
-        max_bytes: The bound of one task.
+        stream: The label of the stream; ``*`` where the rows name their streams.
+        max_records: The most rows that one task has in flight.
+        max_bytes: The most bytes that one task has in flight.
     """
 
     def __init__(self, stream: str, max_records: int, max_bytes: int) -> None:
@@ -45,16 +45,16 @@ class SinkCounters:
         self._after_task: Callable[[], None] | None = None
 
     def after_task(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called whenever a task has ended."""
+        """Call ``call`` whenever a task has ended."""
         self._after_task = call
 
     def opened(self, window: InFlightWindow) -> None:
-        """A task begins."""
+        """Count a task that begins, with its window."""
         with self._lock:
             self._open.append(window)
 
     def closed(self, window: InFlightWindow) -> None:
-        """The task has ended; nothing of it is in flight any more."""
+        """Count a task that has ended; nothing of it is in flight any more."""
         with self._lock:
             self._open.remove(window)
             seen = window.statistics()
@@ -64,26 +64,27 @@ class SinkCounters:
             self._after_task()
 
     def add_request(self) -> None:
-        """A PutRecords call is made."""
+        """Count a PutRecords call."""
         with self._lock:
             self._totals.requests += 1
 
     def add_delivered(self, rows: int, size: int, records: int) -> None:
-        """Rows are stored, as so many Kinesis records; ``size`` in bytes, keys included."""
+        """Count rows that are stored, in so many Kinesis records; ``size`` in bytes with keys."""
         with self._lock:
             self._totals.delivered_records += rows
             self._totals.delivered_bytes += size
             self._totals.stored_records += records
 
     def add_retried(self, records: int, throttled: int) -> None:
-        """Records will be sent again, ``throttled`` of them because of a service limit."""
+        """Count rows to be sent again, ``throttled`` of them because of a service limit."""
         with self._lock:
             self._totals.retried_records += records
             self._totals.throttled += throttled
 
     def add_misplaced(self, rows: int, size: int) -> None:
-        """Rows that counted as delivered are sent again: their aggregate landed on a shard that is
-        not theirs.
+        """Count rows to be sent again because their aggregate was stored in the wrong shard.
+
+        They were counted as delivered, and no longer are.
         """
         with self._lock:
             self._totals.misplaced_records += rows
@@ -91,12 +92,12 @@ class SinkCounters:
             self._totals.delivered_bytes -= size
 
     def add_skipped(self, rows: int) -> None:
-        """Rows were left out, as the user wants it for those that are too large."""
+        """Count rows that are left out because they are too large, as the user wants."""
         with self._lock:
             self._totals.skipped_records += rows
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters as the statistics file holds them. The limits are those of one task."""
+        """Return the counters for the statistics file. The limits are those of one task."""
         with self._lock:
             totals = self._totals
             windows = [window.statistics() for window in self._open]

@@ -1,11 +1,11 @@
-"""The bound on what one task has under way. It blocks; it never drops and never sleeps.
+"""Bounds what one task has in flight. It blocks; it never drops rows and never sleeps.
 
 A row counts from the moment it is admitted until Kinesis has acknowledged it: while it waits for
-others of its shard, for the shard's pace, in an aggregate, with Kinesis, and before a retry. A
-request counts while it is with Kinesis.
+others of its shard, for the shard's pace or in an aggregate, while it is with Kinesis, and before a
+retry. A request counts while it is with Kinesis.
 
-Whoever found the window full goes on at the low water mark, not at the first free place: a piece at
-a time the two sides would wake each other for every request.
+A thread that found the window full goes on at the low water mark, not when there is room for one
+piece. Else the two threads would wake each other for every request.
 """
 
 from __future__ import annotations
@@ -24,14 +24,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOW_WAIT_S = 10.0
-# Of each bound. Low enough that the two sides do not wake each other for every request, and high
-# enough that the rows of one slow shard may fill most of the window before they hold up others.
+# The part of each bound at which a full window is entered again. Low enough that the two threads do
+# not wake each other for every request, and high enough that the rows of one slow shard may fill
+# most of the window before they hold up others.
 LOW_WATER = 0.9
 
 
 @dataclass(frozen=True)
 class WindowStatistics:
-    """What a window holds now, and what it has seen."""
+    """What a window holds now, and what it has seen.
+
+    Attributes:
+        records: Rows in flight now.
+        bytes: Their data and partition keys.
+        requests: Requests in flight now.
+        limit_records, limit_bytes, limit_requests: The bounds.
+        peak_records, peak_bytes, peak_requests: The most that was in flight at a time.
+        waits: How often a thread waited for room.
+        waited_s: How long all these waits took together, in seconds.
+    """
 
     records: int
     bytes: int
@@ -53,12 +64,13 @@ class InFlightWindow:
 
     Args:
         max_records: Most rows in flight.
-        max_bytes: Most bytes in flight. A piece that alone is larger is admitted when nothing else
-            is in flight, as it could never be otherwise.
+        max_bytes: Most bytes in flight. A piece that is larger by itself is admitted when nothing
+            else is in flight, or it never would be.
         max_requests: Most requests in flight.
-        label: What is written to, for messages.
-        slow_wait_s: A single wait this long is worth one warning.
-        on_wait: Told when a wait for room begins (True) and ends (False).
+        label: Names the stream in messages.
+        clock: Gives the time; a test may give another one.
+        slow_wait_s: A wait of so many seconds is warned of, once.
+        on_wait: Called with True when a wait for room begins, and with False when it ends.
     """
 
     def __init__(
@@ -94,16 +106,16 @@ class InFlightWindow:
         self._waiting_since: list[float] = []
 
     def acquire(self, records: int, size: int, patience_s: float) -> None:
-        """Admit some rows; blocks until there is room for them.
+        """Admit some rows. Blocks until there is room for them.
 
         Args:
-            records: How many.
+            records: How many rows.
             size: Their bytes.
-            patience_s: Waiting is given up when so long nothing was acknowledged.
+            patience_s: Give up when nothing was acknowledged for so many seconds.
 
         Raises:
-            WriteError: Nothing was acknowledged for so long.
-            Exception: Whatever :meth:`fail` was given, before or during the wait. Nothing is
+            WriteError: Nothing was acknowledged for ``patience_s`` seconds.
+            Exception: The error that :meth:`fail` was given, before or during the wait. Nothing is
                 admitted then.
         """
         with self._lock:
@@ -133,7 +145,7 @@ class InFlightWindow:
             return True
 
     def release(self, records: int = 0, size: int = 0, requests: int = 0) -> None:
-        """Take back what is acknowledged, and wake whoever waits."""
+        """Release what is acknowledged, and wake the thread that waits."""
         with self._lock:
             self._records -= records
             self._bytes -= size
@@ -145,17 +157,14 @@ class InFlightWindow:
             self._changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """Make every present and future wait raise ``error``. The first error stays.
-
-        This is also how a waiting task is cancelled.
-        """
+        """Make every present and future wait raise ``error``. The first error stays."""
         with self._lock:
             if self._error is None:
                 self._error = error
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise what :meth:`fail` was given, if anything."""
+        """Raise the error that :meth:`fail` was given, if there is one."""
         with self._lock:
             self._raise_if_failed()
 
@@ -164,14 +173,14 @@ class InFlightWindow:
 
         Raises:
             WriteError: Nothing was acknowledged for ``patience_s`` seconds.
-            Exception: Whatever :meth:`fail` was given.
+            Exception: The error that :meth:`fail` was given.
         """
         with self._lock:
             self._wait(self._is_empty, self._clock.monotonic(), patience_s)
             self._raise_if_failed()
 
     def statistics(self) -> WindowStatistics:
-        """A consistent snapshot; a wait that still goes on is counted up to now."""
+        """Return a consistent snapshot; a wait that still goes on is counted up to now."""
         with self._lock:
             now = self._clock.monotonic()
             return WindowStatistics(

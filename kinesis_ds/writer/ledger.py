@@ -1,11 +1,10 @@
-"""The account of what the sink has written, kept in the query's checkpoint as
-``_kinesis_sink/<batch>``.
+"""Keeps a note of each batch that is written, in the checkpoint as ``_kinesis_sink/<batch>``.
 
-Spark runs a batch again if it was killed after the sink's commit and before its own note of it.
-The ledger tells the sink that the batch is in the stream. Only the driver reads and writes it: what
-is in it goes to the tasks with the writer, so executors need no access to the checkpoint.
+Spark runs a batch again if it was killed after the sink's commit and before its own note of it. The
+ledger then shows that the batch is in the stream. Only the driver reads and writes it. What the
+tasks need of it they get with the pickled writer, so executors need no access to the checkpoint.
 
-It saves repeats and is needed for nothing else. So whatever is wrong with it is a warning, never a
+It saves repeats and is needed for nothing else. So an error of the ledger is a warning, never a
 failed query, and the sink goes on at least once.
 """
 
@@ -36,31 +35,38 @@ FOLDER = "_kinesis_sink"
 KEEP = 100
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)")
-# As far as the last @: a password with a slash in it is no URI, but it is a password.
+# Up to the last @: a password with a slash in it makes no valid URI, but it is a password.
 _USER = re.compile(r"(?<=://).*@", re.DOTALL)
 _BATCH = re.compile(r"0|[1-9][0-9]*")
 _TEMPORARY = re.compile(r"\.[0-9]+\.[0-9a-f]{32}\.tmp")
-# What Hadoop calls otherwise than pyarrow.
+# Schemes that have another name in Hadoop than in pyarrow.
 _SCHEMES = {"s3a": "s3"}
-# Where a file has its name while it is being written, and a rename is one step. An object store
-# shows an object when it is whole.
+# File systems that show a file under its name while it is being written, and rename in one step. An
+# object store shows an object only when it is complete.
 _RENAMING = frozenset({"local", "hdfs"})
 
 _AT_LEAST_ONCE = (
     "so a batch that Spark runs again, because the query was killed at its very end, is written "
     "again; nothing is lost"
 )
-# What was said already. A writer is made twice a batch, and a file system may be away for hours.
-_said: set[str] = set()
-# A store that cannot be reached fails late (pyarrow tries S3 for two minutes), and would do
-# so in each batch. So it is then left alone for ten times as long as that took.
+# Warnings that were given. A writer is made twice a batch, and a file system may be away for hours.
+_warned: set[str] = set()
+# A store that cannot be reached fails late (pyarrow tries S3 for two minutes), and would do so in
+# each batch. So it is then left alone for ten times as long as the failure took.
 _SLOW_S = 1.0
 _REST = 10
 _rests_until: dict[str, float] = {}
 
 
 class Ledger:
-    """The entries of one query's checkpoint."""
+    """The entries in the checkpoint of one query.
+
+    Args:
+        files: The file system, a ``pyarrow.fs.FileSystem``.
+        root: The path of the checkpoint in it.
+        shown: The location for messages, without a password.
+        keep: How many entries are kept.
+    """
 
     def __init__(self, files: Any, root: str, shown: str, keep: int = KEEP) -> None:
         self._fs = files
@@ -73,14 +79,15 @@ class Ledger:
 
     @classmethod
     def open(cls, location: str | None, *, warn: bool = True) -> Ledger | None:
-        """The ledger of the checkpoint at ``location``, as the user gave it; None where there is
-        no location or its file system is not to be had, with one warning; also, for a while, where
-        it was not to be reached lately. Sends next to nothing.
+        """Open the ledger of the checkpoint at ``location``.
+
+        Returns None, with one warning, where there is no location or its file system cannot be
+        opened; also, for a while, where it could not be reached lately.
 
         Args:
             location: A path, or a URI of a file system that pyarrow knows (``file:``, ``s3:``,
                 ``s3a:``, ``hdfs:`` and others); like Spark, nothing in it is unquoted.
-            warn: False where another process of the same query says it.
+            warn: False where another process of the same query warns.
         """
         if not location:
             if warn:
@@ -116,11 +123,11 @@ class Ledger:
         return cls(files, root, shown)
 
     def written(self) -> WrittenBatches:
-        """What need not be written again.
+        """Return the batches that need not be written again.
 
-        Looks at the newest entry that Spark can run again, usually the newest: one listing and two
-        reads of small files. An entry that cannot be read, or does not belong to the checkpoint as
-        it is, counts as none.
+        That is the newest entry that Spark can run again, usually the newest of all: one listing
+        and two reads of small files. An entry does not count if it cannot be read, or does not
+        belong to the checkpoint as it is now.
 
         Caller: the driver, before each batch.
         """
@@ -131,17 +138,17 @@ class Ledger:
                 if entry is not None:
                     batch = (entry.query_id, entry.batch_id, entry.target)
                     return WrittenBatches(frozenset({batch}))
-        except Exception as exc:  # see the head: it must not become the query's
+        except Exception as exc:  # see the head of this file: it must not fail the query
             self._warn("read", exc, "read")
             _rest(self._shown, began)
         return WrittenBatches()
 
     def record(self, entry: Entry) -> None:
-        """Note that a batch is written, whole or not at all; then remove entries that are old.
+        """Write the entry of a batch, in one step; then remove entries that are old.
 
-        A failure is a warning. Were it the query's, Spark would run the batch again, and its
-        records would be written twice for certain; so they are only if the query is also killed
-        before Spark's own note, which follows at once.
+        An error is only a warning. If it failed the query, Spark would run the batch again, and its
+        records would be written twice for certain. This way they are written twice only if the
+        query is also killed before Spark's own note, which follows at once.
 
         Caller: the driver, when all tasks have succeeded.
         """
@@ -154,18 +161,18 @@ class Ledger:
                     "not the driver's disk, the location needs its scheme, as in hdfs:// or s3://"
                 )
             self._put(entry.batch_id, encode_entry(entry, offsets))
-            _said.discard(f"record {self._shown}")
+            _warned.discard(f"record {self._shown}")
         except Exception as exc:  # see above
             self._warn("record", exc, "write")
             _rest(self._shown, began)
             return
         try:
             self._clean(entry.batch_id)
-        except Exception as exc:  # what is left is in nobody's way, and the next batch tries again
+        except Exception as exc:  # what is left does no harm, and the next batch tries again
             self._warn("clean", exc, "remove old entries from")
 
     def _entry(self, batch_id: int) -> Entry | None:
-        """The entry of a batch, if Spark would run this very batch again."""
+        """Return the entry of a batch, if it is of the very batch that Spark would run again."""
         try:
             entry, offsets = decode_entry(self._read(self._path(str(batch_id))))
             if entry.batch_id != batch_id:
@@ -211,8 +218,9 @@ class Ledger:
         self._fs.move(temporary, path)
 
     def _clean(self, batch_id: int) -> None:
-        """Remove what is old, what a kill left half-written, and what lies ahead: entries of a
-        checkpoint that was set back since.
+        """Remove old entries, temporary files that a kill left, and entries of later batches.
+
+        Those are there when the checkpoint was set back.
         """
         names = self._names()
         gone = [n for n in self._batches(names) if not batch_id - self._keep < n <= batch_id]
@@ -240,13 +248,15 @@ class Ledger:
 
 
 def redacted(location: str) -> str:
-    """A location for a message: without a user's name and password."""
+    """Return a location for a message, without user name and password."""
     return _USER.sub("***@", location)
 
 
 def _file_system(location: str) -> tuple[Any, str]:
-    """The file system of a location, and the path in it. Hadoop, and so Spark, takes every
-    character of a location as it is; pyarrow takes some for escapes and options.
+    """Return the file system of a location, and the path in it.
+
+    Hadoop, and so Spark, takes every character of a location as it is; pyarrow takes some for
+    escapes and options.
     """
     from pyarrow import fs  # noqa: PLC0415
 
@@ -267,12 +277,12 @@ def _rest(shown: str, began: float) -> None:
 
 
 def _why(exc: Exception, location: str) -> str:
-    """An error for a message. Some repeat the location, which may hold a password."""
+    """Return an error as text. Some errors repeat the location, which may hold a password."""
     kind = type(exc).__name__
     return kind if "@" in location else f"{kind}: {exc}"
 
 
 def _warn_once(what: str, message: str, *args: object) -> None:
-    if what not in _said:
-        _said.add(what)
+    if what not in _warned:
+        _warned.add(what)
         logger.warning(message, *args)

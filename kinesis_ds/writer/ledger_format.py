@@ -1,6 +1,6 @@
-"""What the sink notes of a batch that is written: a file format that users keep for years. Pure.
+"""The file format of the ledger, which users keep for years. Pure.
 
-One JSON object a batch::
+There is one JSON object for each batch that is written::
 
     {"v": 1,
      "query": "3f6e...",          # the id of the query, which its checkpoint keeps
@@ -12,11 +12,11 @@ One JSON object a batch::
          "shardId-000000000000": {"first": "4964...", "last": "4964...", "records": 3,
                                   "bytes": 120}}}}
 
-A batch counts as written only where query, batch, target and offsets are all the same. A query id
-and a batch id do not name a batch: who deletes ``offsets`` and ``commits`` of a checkpoint keeps
-the id, and begins again at batch 0 with other rows. Spark's file of the batch's offsets tells them
-apart, since it holds when the batch was made; Spark writes it before the batch runs, and reads it
-without writing it again when it runs the batch again.
+A batch counts as written only where query, batch, target and offsets are all the same. Query id and
+batch id alone do not name a batch: a user who deletes ``offsets`` and ``commits`` of a checkpoint
+keeps the query id, and begins again at batch 0 with other rows. Spark's file of the batch's offsets
+tells such batches apart, since it holds the time when the batch was made. Spark writes it before
+the batch runs, and does not write it again when it runs the batch again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERSION = 1
 
 
 class EntryError(ValueError):
-    """The text is no entry, is damaged, or was written by a newer version."""
+    """The text is not an entry, is damaged, or was written by a newer version."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,12 @@ class Entry:
     """What one batch has written.
 
     Attributes:
-        query_id: Of the query, the same after a restart.
-        target: Everything that says where the query writes to: another target, other records.
-        writes: One for each shard of each stream.
-        skipped: Rows that were left out because the user wanted that.
+        query_id: The id of the query, the same after a restart.
+        batch_id: The number of the batch.
+        target: Everything that says where the query writes to. With another target, the batch is
+            not written yet.
+        writes: What was stored, for each shard of each stream.
+        skipped: How many rows were left out because the user wanted that.
     """
 
     query_id: str
@@ -56,17 +58,26 @@ class Entry:
 
 @dataclass(frozen=True)
 class WrittenBatches:
-    """Which batches need not be written again. Small: it goes to every task."""
+    """The batches that need not be written again. It is small, as it goes to every task.
+
+    Attributes:
+        batches: Query id, batch id and target of each.
+    """
 
     batches: frozenset[tuple[str, int, str]] = frozenset()
 
     def holds(self, query_id: str | None, batch_id: int | None, target: str) -> bool:
-        """Whether this very batch is written. A task that does not know its batch writes it."""
+        """Say whether this batch is written. A task that does not know its batch writes it."""
         return (query_id, batch_id, target) in self.batches
 
 
 def encode_entry(entry: Entry, offsets: str) -> bytes:
-    """Entry to text. ``offsets`` is the hash of Spark's file of the batch's offsets."""
+    """Return the text of an entry.
+
+    Args:
+        entry: The entry.
+        offsets: The SHA-256 of Spark's file of the batch's offsets, in hexadecimal.
+    """
     streams: dict[str, dict[str, Any]] = {}
     for w in sorted(entry.writes, key=lambda w: (w.stream, w.shard_id)):
         streams.setdefault(w.stream, {})[w.shard_id] = {
@@ -88,12 +99,12 @@ def encode_entry(entry: Entry, offsets: str) -> bytes:
 
 
 def decode_entry(text: bytes) -> tuple[Entry, str]:
-    """Text to the entry, and the hash of Spark's file of its offsets.
+    """Return the entry that a text holds, and the hash of Spark's file of its offsets.
 
     Raises:
-        EntryError: Saying what is wrong, and what to do where something can be done. A newer
-            version is not read: what it means by an entry is not known here, and a batch that is
-            left out wrongly is lost, while one that is written twice can be told apart.
+        EntryError: The text is not an entry; the message says why, and what can be done. A newer
+            version is not read, because its meaning is not known here: a batch that is left out
+            by mistake is lost, while one that is written twice can be recognised.
     """
     try:
         raw = json.loads(text)

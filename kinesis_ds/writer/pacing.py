@@ -1,9 +1,9 @@
-"""How fast one shard is written to, by what it takes. Pure.
+"""Decides how fast one shard is written to, by what it accepts. Pure.
 
-The unit is the shard-second: what a shard takes in a second, 1,000 records or 1 MiB. Until a shard
-throttles for the first time only what is under way is bounded, and that bound doubles with every
-round that is delivered, so a server without limits holds nobody back. From the first throttle on it
-is a rate: additive increase, multiplicative decrease, for this shard alone.
+The unit of cost is the shard-second: what a shard takes in a second, 1,000 records or 1 MiB. Until
+a shard throttles for the first time, only what is under way is bounded. That bound doubles with
+every round that is delivered, so it does not slow down a server without limits. From the first
+throttle on there is a rate for this shard alone: additive increase, multiplicative decrease.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ import math
 from typing import Final
 
 _START: Final = 1.0
-"""Under way at most, at first: a second's worth, which an idle shard takes at once."""
+"""The first bound on what is under way: a second's worth, which an idle shard takes at once."""
 _LATELY_S: Final = 1.0
-"""What was delivered longer ago counts less and less."""
+"""The time in which what was delivered fades from the average."""
 _KEEP: Final = 0.9
-"""Of what was delivered lately, after a throttle."""
+"""The new rate after a throttle, as a part of what was delivered lately."""
 _MOST_CUT: Final = 0.7
 _LEAST_CUT: Final = 0.95
-"""A throttle multiplies the rate by something between these two."""
+"""A throttle multiplies the rate by a factor between these two."""
 _ROUND_S: Final = 0.2
-"""Throttles closer together than this say the same thing."""
+"""Throttles closer together than this count as one."""
 _FLOOR: Final = 0.02
-"""The lowest rate: a shard that takes nothing is asked again now and then."""
+"""The lowest rate: a shard that takes nothing is tried again now and then."""
 _GROWTH: Final = 0.02
-"""Rate gained in a second; the longer nothing was throttled the more."""
+"""How much the rate grows in a second; it grows faster the longer nothing was throttled."""
 _QUICKER_S: Final = 2.0
 _SAVED_S: Final = 0.5
-"""Seconds of its rate that a shard may catch up with after a pause."""
+"""How many seconds of its rate a shard may catch up after a pause."""
 _GRAIN_S: Final = 0.1
-"""Seconds of its rate that are worth a request."""
+"""How many seconds of its rate are worth a request."""
 _LONGEST_DEBT_S: Final = 0.8
-"""Seconds of its rate that a refused record costs at most."""
+"""How many seconds of its rate a refused record costs at most."""
 _LOOK_AGAIN_S: Final = 0.05
 _SLACK: Final = 1e-6
 
 
 class Pace:
-    """The pace of one shard. Lives as long as the shard is written to, over many tasks.
+    """The pace of one shard. It is kept from task to task, as long as the shard is written to.
 
-    A cost that is handed to :meth:`sent` comes back, whole or in parts, through one of
-    :meth:`delivered`, :meth:`throttled` and :meth:`gave_up`.
+    Each cost that :meth:`sent` counts must come back, whole or in parts, through
+    :meth:`delivered`, :meth:`throttled` or :meth:`gave_up`. Times are in monotonic seconds.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Pace:
         self._delivered = 0.0
         self._at = -math.inf
         self._cut_at = -math.inf
-        # Of what was under way at the last cut, what is not back yet: its throttles are old news.
+        # What was under way at the last cut and is not back yet: its throttles were counted there.
         self._old = 0.0
 
     def __repr__(self) -> str:
@@ -73,22 +73,23 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Shard-seconds a second; None while nothing was throttled."""
+        """The rate in shard-seconds per second; None before the first throttle."""
         return self._rate
 
     def allowance(self, now: float) -> float:
-        """What may be sent now; below zero while a debt is paid back."""
+        """Return what may be sent now, in shard-seconds; below zero while a debt is paid back."""
         self._pass(now)
         return self._window - self._in_flight if self._rate is None else self._tokens
 
     def ready_at(self, cost: float, now: float) -> float:
-        """When ``cost`` may be sent, or as much of it as is worth a request; ``now`` if now.
+        """Return when ``cost`` may be sent, or as much of it as is worth a request.
 
-        What costs more than is ever saved up goes all the same, and is paid back afterwards.
+        Returns ``now`` if it may be sent now. What costs more than can be saved up is sent all the
+        same, and paid back afterwards.
         """
         allowance = self.allowance(now)
         if self._rate is None:
-            # Answers change it, and those of other tasks nobody tells us of.
+            # Answers change it, and this task does not see the answers to others.
             worth = min(cost, self._window / 2)
             return now if allowance >= worth - _SLACK else now + _LOOK_AGAIN_S
         # The rate grows while it is waited for, and what was worth a request with it: hence 10%.
@@ -96,13 +97,13 @@ class Pace:
         return now if allowance >= 0.9 * worth else now + (worth - allowance) / self._rate
 
     def sent(self, cost: float, now: float) -> None:
-        """This much is on its way."""
+        """Count a cost as under way."""
         self._pass(now)
         self._in_flight += cost
         self._tokens -= cost
 
     def delivered(self, cost: float, now: float) -> None:
-        """This much was stored."""
+        """Count a cost as stored."""
         self._pass(now)
         self._back(cost)
         self._delivered += cost
@@ -110,18 +111,18 @@ class Pace:
             self._window += cost
 
     def throttled(self, cost: float, now: float) -> None:
-        """This much was refused because the shard is too busy."""
+        """Count a cost as refused because the shard is too busy."""
         self._pass(now)
         news = self._old <= _SLACK and now >= self._cut_at + _ROUND_S
         self._back(cost)
         if news:
             self._cut(now)
-        # What the shard did not take need not be paid back for long, however large it is.
+        # What the shard did not take, however large it is, is not paid back for long.
         if self._rate is not None:
             self._tokens = max(self._tokens, -self._rate * _LONGEST_DEBT_S)
 
     def gave_up(self, cost: float, now: float) -> None:
-        """Nothing is known of this much: it was answered not at all, or with another error."""
+        """Count a cost as not answered, or answered with another error."""
         self._pass(now)
         self._back(cost)
 
@@ -155,6 +156,6 @@ class Pace:
         saved = max(self._tokens, self._rate * _SAVED_S)
         self._tokens = min(self._tokens + elapsed * self._rate, saved)
         quiet = 1.0 + (now - elapsed / 2 - self._cut_at) / _QUICKER_S
-        # A rate that nobody uses up to its end is not tested, so it does not grow past a shard's.
+        # A rate that is not used up is not tested, so it does not grow past that of a shard.
         most = max(self._rate, 1.0, 1.5 * self._delivered / _LATELY_S)
         self._rate = min(most, self._rate + elapsed * _GROWTH * quiet)

@@ -1,4 +1,4 @@
-"""Where a record will land, by the open shards of its stream. Pure."""
+"""Predicts the shard that a record will land on, by the open shards of its stream. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.writer.records import Block, Record
 
-# Keys come again and again: looking one up costs a tenth of hashing it.
+# Keys are used again and again, and looking one up costs a tenth of hashing it.
 _KEYS_KNOWN = 1 << 16
 
 
 class Prediction:
-    """Predicts shards as the service chooses them: by hash key, among the shards that are open.
+    """Predicts shards as the service chooses them: by hash key, among the open shards.
 
     Args:
-        shards: The stream's shards as listed, closed ones included; None when they are not known or
-            do not matter, because the stream distributes records itself.
+        shards: The shards of the stream as listed, closed ones included. None when they are not
+            known, or do not matter because the stream distributes records itself.
 
     Attributes:
         known: Whether shards were given.
-        open: The ids of the open shards, by hash range.
+        open: The ids of the open shards, ordered by hash range.
     """
 
     def __init__(self, shards: ShardMap | None) -> None:
@@ -44,11 +44,11 @@ class Prediction:
         return f"Prediction({len(self.open)} open shards)"
 
     def shard_of(self, record: Record) -> str:
-        """The shard that will take the record; empty when that is not known."""
+        """Return the id of the shard that will take the record; empty when it is not known."""
         return self._shard(record.partition_key, record.explicit_hash_key)
 
     def split(self, block: Block) -> dict[str, Block]:
-        """The rows of a block by the shard that will take them, each shard's in their order."""
+        """Part the rows of a block by the shard that will take them, in their order."""
         if self._only is not None or not self._firsts:
             return {self._only or "": block}
         if block.hash_keys is None:
@@ -79,12 +79,12 @@ class Prediction:
         return self.open[at] if at >= 0 and hash_key <= self._lasts[at] else ""
 
     def hash_range(self, shard_id: str) -> tuple[int, int] | None:
-        """First and last hash key of a shard, closed or not; None when it is not known."""
+        """Return first and last hash key of a shard, open or closed; None when it is not known."""
         return self._ranges.get(shard_id)
 
 
 def hash_key_of(record: Record) -> int:
-    """The explicit hash key, else the MD5 of the partition key."""
+    """Return the record's explicit hash key, or else the MD5 of its partition key."""
     if record.explicit_hash_key is not None:
         return int(record.explicit_hash_key)
     return md5_hash_key(record.partition_key)

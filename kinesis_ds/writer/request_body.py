@@ -1,7 +1,7 @@
-"""A PutRecords request as it travels. Pure.
+"""Writes the body of a PutRecords request. Pure.
 
-Written here, a column at a time, because a serializer takes its time over each record, and over the
-characters of text that base64 has made and that needs no escapes.
+It is written by column, because a JSON serializer spends time on each record, and looks for escapes
+in base64, which has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RECORD, _KEY, _HASH_KEY, _NEXT = (
 
 
 def put_records(stream: StreamId, request: Request) -> bytes:
-    """The body of the call."""
+    """Return the JSON body of the call that sends a request to a stream."""
     data, partition_keys, hash_keys = request.columns()
     keys = _escaped(partition_keys)
     if hash_keys is not None:
@@ -37,7 +37,7 @@ def put_records(stream: StreamId, request: Request) -> bytes:
 
 
 def _escaped(keys: list[str]) -> list[bytes]:
-    """Keys as JSON has them between quotes."""
+    """Return keys as JSON has them between quotes."""
     if '"' in "".join(keys):
         return [dumps(key)[1:-1] for key in keys]
     # Without quotes in the keys, those between them are where one ends and the next begins.

@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class KinesisStreamWriter(StreamWriterBase):
-    """Writes a micro-batch into streams, at least once.
+    """Writes micro-batches into streams, at least once.
 
-    Takes Arrow batches, or rows where this PySpark has no Arrow stream writer. A batch that is in
-    the ledger is not written again.
+    Spark gives it Arrow batches, or rows where this PySpark has no Arrow stream writer. A batch
+    that is in the ledger is not written again.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -47,8 +47,8 @@ class KinesisStreamWriter(StreamWriterBase):
         return f"KinesisStreamWriter({self._options!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark makes a writer for each batch and pickles it for the tasks, and nothing else. So the
-        # driver looks into the ledger once a batch, and executors need not reach the checkpoint.
+        # Spark makes a writer for each batch and pickles it for the tasks only. So the driver reads
+        # the ledger once a batch, and executors need not reach the checkpoint.
         state = dict(self.__dict__)
         if (ledger := self._ledger(warn=True)) is not None:
             state |= {"_written": ledger.written(), "_target": target_of(self._options)}
@@ -66,7 +66,7 @@ class KinesisStreamWriter(StreamWriterBase):
         return write_task(slices, self._options, task, self._run_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Note in the ledger what the batch has written.
+        """Record in the ledger what the batch has written.
 
         Caller: Spark, on the driver, when all tasks have succeeded.
         """
@@ -81,7 +81,7 @@ class KinesisStreamWriter(StreamWriterBase):
         for writes in written.values():
             logger.debug("batch written batch=%d %s", batchId, writes)
         query_id = next((c.query_id for c in commits if c.query_id is not None), None)
-        # This is another process than the one that looked into the ledger, and had its say then.
+        # Another process of the driver has read the ledger before the batch, and has warned then.
         ledger = self._ledger(warn=False) if query_id is not None else None
         if ledger is not None and query_id is not None:
             skipped = sum(commit.skipped for commit in commits)
@@ -89,7 +89,7 @@ class KinesisStreamWriter(StreamWriterBase):
             ledger.record(Entry(query_id, batchId, target, tuple(written.values()), skipped))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Take note that the batch failed. What its tasks have stored stays in the stream.
+        """Warn that the batch failed. What its tasks have stored stays in the stream.
 
         Caller: Spark, on the driver.
         """
@@ -109,10 +109,10 @@ class KinesisStreamWriter(StreamWriterBase):
 
 
 def target_of(options: WriteOptions) -> str:
-    """All that says where a query writes to, as far as the driver knows it without a call.
+    """Name the place that a query writes to, as far as the driver knows it without a call.
 
-    A batch is left out only where it went to the very same place, so what is not an option counts,
-    too: a region that comes from the environment or from the AWS config file.
+    A batch is skipped only if it went to the very same place. So the region counts even where it
+    is not an option, but comes from the environment or the AWS config file.
     """
     aws = options.aws
     region = aws.region or get_session().get_config_variable("region")
@@ -121,7 +121,7 @@ def target_of(options: WriteOptions) -> str:
 
 
 def make_stream_writer(raw_options: Mapping[str, str], schema: StructType) -> KinesisStreamWriter:
-    """The writer of a query. Checks everything that can be checked without Kinesis.
+    """Make the writer of a query. Checks everything that can be checked without Kinesis.
 
     Caller: Spark, on the driver, when the query starts and at each commit.
 

@@ -40,7 +40,7 @@ def entry(batch_id: int, **changes: Any) -> Entry:
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_said", set())
+    monkeypatch.setattr(ledger_module, "_warned", set())
     monkeypatch.setattr(ledger_module, "_rests_until", {})
 
 
