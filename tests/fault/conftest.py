@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from kinesis_ds.aws import connection
+from kinesis_ds.aws import http1
 from kinesis_ds.aws.http2 import connector
 from kinesis_ds.testing import Fault, KinesisServer, ScaledClock, Settings
 from tests.support.agents import STREAM, Agent
@@ -94,8 +94,8 @@ def serve(
 
     def serve(settings: Settings | None = None, *faults: Fault, shards: int = 1) -> KinesisServer:
         # A connection is made in the machine's own time.
-        for module in (connection, connector):
-            monkeypatch.setattr(module, "_CONNECT_TIMEOUT_S", 10 * SPEED)
+        monkeypatch.setattr(http1, "CONNECT_TIMEOUT_S", 10 * SPEED)
+        monkeypatch.setattr(connector, "_CONNECT_TIMEOUT_S", 10 * SPEED)
         monkeypatch.setattr(connector, "_ASK_PYTHON_AFTER_S", 2 * SPEED)
         tls = transport == "http2"
         kinesis = KinesisServer(settings, clock=clock, faults=faults, tls=tls)
