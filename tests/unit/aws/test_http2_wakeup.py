@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.http2 import wakeup
 from kinesis_ds.aws.http2.stream import Http2Stream
 from kinesis_ds.aws.http2.wakeup import DelayedWakeup
-from kinesis_ds.plan.position import TRIM_HORIZON
 from kinesis_ds.testing import KinesisServer, Settings
-from tests.support.transports import aws_options
+from tests.support.subscriptions import STREAM, opened, register_consumer
 
 BEAT, RECORD = b"beat", b"record"
 
@@ -129,28 +127,21 @@ def test_heartbeats_of_a_subscription_wait_and_its_records_do_not(
     monkeypatch.setattr(DelayedWakeup, "add", counted)
     settings = Settings(consumer_ready_s=0, heartbeat_s=0.2)
     with KinesisServer(settings, tls=True) as kinesis:
-        kinesis.create_stream("orders", 1)
+        kinesis.create_stream(STREAM, 1)
         monkeypatch.setenv("AWS_CA_BUNDLE", str(kinesis.ca_file))
-        arn = kinesis.call("DescribeStreamSummary", StreamName="orders")
-        consumer = kinesis.call(
-            "RegisterStreamConsumer",
-            StreamARN=arn["StreamDescriptionSummary"]["StreamARN"],
-            ConsumerName="reader",
-        )["Consumer"]["ConsumerARN"]
+        consumer = register_consumer(kinesis)
 
         async def story() -> None:
             async with (
-                Connection(aws_options(kinesis), client_attempts=1) as connection,
-                connection.subscribe(
-                    consumer, "shardId-000000000000", TRIM_HORIZON, "the shard"
-                ) as stream,
+                opened(kinesis, consumer, "http2") as reader,
+                reader.subscribe() as stream,
             ):
                 came = b""
                 while came.count(b'"Records":[]') < 3:
                     came += await anext(stream.chunks)
                 assert len(waited) >= 2
                 monkeypatch.setattr(wakeup, "_DELAY_S", 3600.0)
-                kinesis.put("orders", b"an order")
+                kinesis.put(STREAM, b"an order")
                 while b'"PartitionKey"' not in came:
                     came += await anext(stream.chunks)
 
