@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.framing import Deframer, encode
+from kinesis_ds.agent.remote.open_calls import OpenCalls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,8 +34,7 @@ class Channel:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._calls = itertools.count(1)
+        self._calls = OpenCalls()
         self.heard_at = time.monotonic()
         self.has_spoken = False
 
@@ -44,7 +43,8 @@ class Channel:
         self._writer.write(encode(message))
 
     async def ask(self, question: messages.Question, within_s: float) -> Any:
-        """Send a question and return the answer; None if the channel is aborted first.
+        """Send a question and return the answer, as the question's class describes it; None if the
+        other end does not know the agent, or the channel is aborted first.
 
         Somebody must be iterating over :meth:`received` meanwhile.
 
@@ -52,13 +52,10 @@ class Channel:
             asyncio.TimeoutError: No answer came within ``within_s`` seconds.
             KinesisConnectorError: The other end could not answer, and said why.
         """
-        call = next(self._calls)
-        future = self._answers[call] = asyncio.get_running_loop().create_future()
-        try:
+        with self._calls.open() as (call, future):
             self.send(replace(question, call=call))
-            return await asyncio.wait_for(future, within_s)
-        finally:
-            del self._answers[call]
+            value = await asyncio.wait_for(future, within_s)
+        return None if value is None else question.answer.from_wire(value)
 
     async def received(self) -> AsyncGenerator[messages.Message, None]:
         """Yield each message that comes, except answers, until the connection ends.
@@ -73,18 +70,9 @@ class Channel:
                     self.heard_at, self.has_spoken = time.monotonic(), True
                     match message:
                         case messages.Answer(call, value, error):
-                            self._answered(call, value, error)
+                            self._calls.answer(call, value, error)
                         case _:
                             yield message
-
-    def _answered(self, call: int, value: Any, error: Exception | None) -> None:
-        future = self._answers.get(call)
-        if future is None or future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
 
     def finish(self) -> None:
         """Send nothing more. The other end sees the connection end, and is expected to leave."""
@@ -94,6 +82,4 @@ class Channel:
     def abort(self) -> None:
         """Close the connection at once. Every question that is open is answered with None."""
         self._writer.transport.abort()
-        for future in self._answers.values():
-            if not future.done():
-                future.set_result(None)
+        self._calls.give_up()

@@ -11,7 +11,7 @@ from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.options.aws import AwsOptions
 from kinesis_ds.options.read import PollingOptions
-from kinesis_ds.plan.held import Limits
+from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import parse_position
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard
@@ -74,6 +74,15 @@ def _range_from_wire(raw: list[Any]) -> ShardRange:
     return ShardRange(shard_id, parse_position(start), parse_position(end))
 
 
+def _held_to_wire(held: Held) -> list[Any]:
+    return [held.records, held.nbytes, str(held.end), held.oldest_ms]
+
+
+def _held_from_wire(raw: list[Any]) -> Held:
+    records, nbytes, end, oldest_ms = raw
+    return Held(records, nbytes, parse_position(end), oldest_ms)
+
+
 def _error_from_wire(raw: list[Any]) -> KinesisConnectorError:
     kind, message, remedy, code = raw
     found: object = getattr(errors, kind, None)
@@ -98,6 +107,7 @@ SHARD = Form(_shard_to_wire, _shard_from_wire)
 RANGE = Form(lambda r: [r.shard_id, str(r.start), str(r.end)], _range_from_wire)
 RANGES = _tuple_of(RANGE)
 LIMITS = _tuple_of(Form(list, lambda raw: Limits(*raw)))
+HELD = _tuple_of(_optional(Form(_held_to_wire, _held_from_wire)))
 ERROR = Form(lambda e: [type(e).__name__, e.message, e.remedy, e.code], _error_from_wire)
 OPTIONAL_ERROR = _optional(ERROR)
 ERRORS = _values_of(ERROR)

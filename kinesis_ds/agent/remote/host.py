@@ -7,7 +7,6 @@ even if one of them hangs.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds.agent.agent import AgentHost, ShardAgent
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.framing import Deframer, encode
+from kinesis_ds.agent.remote.open_calls import OpenCalls
 from kinesis_ds.agent.remote.outbox import Outbox
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kinesis_ds.agent.buffer import Moved
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
-    from kinesis_ds.plan.held import Held
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +103,7 @@ class _Host:
         self._agents: dict[int, ShardAgent] = {}
         # By agent, what went wrong on the loop.
         self._broken: dict[int, KinesisConnectorError] = {}
-        self._diagnoses: dict[int, asyncio.Future[KinesisConnectorError | None]] = {}
-        self._calls = 0
+        self._diagnoses = OpenCalls()
         self._outbox = Outbox(connection, self._positions, self._failures)
         self._outbox.put(messages.Ready(messages.CONTROL_VERSION, os.getpid()))
 
@@ -145,10 +143,13 @@ class _Host:
                 # Behind the shard's assignment, or nobody would free what it frees once more.
                 self._on_loop(number, lambda agent: agent.free(positions))
             case messages.Diagnosis(call, error, raised):
-                self._network.post(self._diagnosed, call, error, raised)
+                found, failure = (None, error) if raised else (error, None)
+                self._network.post(self._diagnoses.answer, call, found, failure)
             case messages.Question(call):
                 try:
-                    answer = messages.Answer(call, self._answer(message), None)
+                    value = self._answer(message)
+                    wire = None if value is None else message.answer.to_wire(value)
+                    answer = messages.Answer(call, wire, None)
                 except Exception as exc:  # whoever asked must not wait in vain
                     logger.exception("a question was not answered; please report this")
                     broken = InternalError(f"{type(exc).__name__}: {exc}.", "Please report this.")
@@ -169,10 +170,9 @@ class _Host:
             return None
         match question:
             case messages.Hold(_, _, ranges, limits):
-                return [held_to_wire(held) for held in agent.hold(ranges, limits)]
+                return agent.hold(ranges, limits)
             case messages.Targets(_, _, until_ms, host_ms):
-                targets = agent.targets(until_ms, host_ms)
-                return {shard: str(position) for shard, position in targets.items()}
+                return agent.targets(until_ms, host_ms)
         raise AgentError(f"An agent process was asked {type(question).__name__}.")
 
     def _on_loop(self, number: int, work: Callable[[ShardAgent], None]) -> None:
@@ -211,28 +211,7 @@ class _Host:
 
     async def _diagnose(self, number: int, shard_id: str) -> KinesisConnectorError | None:
         """Ask the parent, which knows stream and consumer, why a shard is refused."""
-        self._calls += 1
-        call = self._calls
-        future: asyncio.Future[KinesisConnectorError | None]
-        future = self._diagnoses[call] = asyncio.get_running_loop().create_future()
-        try:
+        with self._diagnoses.open() as (call, future):
             self._outbox.put(messages.Diagnose(call, number, shard_id))
-            return await future
-        finally:
-            del self._diagnoses[call]
-
-    def _diagnosed(self, call: int, error: KinesisConnectorError | None, raised: bool) -> None:
-        future = self._diagnoses.get(call)
-        if future is None or future.done():
-            return
-        if raised and error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(error)
-
-
-def held_to_wire(held: Held | None) -> list[Any] | None:
-    """Return it as an answer carries it: records, bytes and end position; None as None."""
-    if held is None:
-        return None
-    return [held.records, held.nbytes, str(held.end), held.oldest_ms]
+            found: KinesisConnectorError | None = await future
+        return found

@@ -132,23 +132,26 @@ class Diagnosis(Message):
 
 @dataclass(frozen=True)
 class Question(Message):
-    """The base of the messages that the process answers.
+    """The base of the messages that the process answers. Each class says what the answer is.
 
     Attributes:
+        answer: How the answer is translated for the wire.
         call: Pairs the ``Answer`` with the question. The channel sets it.
     """
 
+    answer: ClassVar[forms.Form] = forms.PLAIN
     call: int
 
 
 @dataclass(frozen=True)
 class Hold(Question):
-    """Ask how much is held of each range. Answer: for each range what ``held_to_wire`` returns.
+    """Ask how much is held of each range. Answer: for each range a ``Held``, or None.
 
     Attributes:
         limits: One for each range; empty when no range has limits.
     """
 
+    answer: ClassVar[forms.Form] = forms.HELD
     agent: int
     ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
     limits: tuple[Limits, ...] = field(metadata={"form": forms.LIMITS})
@@ -157,13 +160,14 @@ class Hold(Question):
 @dataclass(frozen=True)
 class Targets(Question):
     """Ask where a reader stops that wants all that arrived before a moment. Answer: by shard id the
-    position as text, for the shards where that is known.
+    position, for the shards where it is known.
 
     Attributes:
         until_ms: The moment by the service's clock, in milliseconds since the epoch.
         host_ms: The same moment, or a later one, by this machine's clock.
     """
 
+    answer: ClassVar[forms.Form] = forms.POSITIONS
     agent: int
     until_ms: int
     host_ms: int
@@ -265,7 +269,7 @@ class Answer(Message):
 
     Attributes:
         call: The number of the question.
-        value: As the question's docstring says; None when the agent is not known any more.
+        value: The answer in the question's form; None when the agent is not known any more.
         error: Why the question could not be answered; None when it was.
     """
 

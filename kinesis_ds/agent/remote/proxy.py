@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kinesis_ds.agent.remote import messages
-from kinesis_ds.plan.held import Held
-from kinesis_ds.plan.position import Position, ShardEnd, parse_position, precedes
+from kinesis_ds.plan.position import Position, ShardEnd, precedes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
-    from kinesis_ds.plan.held import Limits
+    from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.ticket import AgentAddress
@@ -257,8 +256,8 @@ class RemoteAgent:
         )
         found: list[Held | None] = [None] * len(ranges)
         for process, answer in answers.items():
-            for i, raw in zip(mine[process], answer or (), strict=False):
-                found[i] = _held(raw)
+            for i, held in zip(mine[process], answer or (), strict=False):
+                found[i] = held
         return found
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
@@ -268,7 +267,7 @@ class RemoteAgent:
         question = messages.Targets(0, self.number, until_ms, host_ms)
         answers = self._processes.ask(dict.fromkeys(set(owners.values()), question))
         return {
-            shard_id: parse_position(position)
+            shard_id: position
             for answer in answers.values()
             for shard_id, position in (answer or {}).items()
         }
@@ -290,13 +289,6 @@ class RemoteAgent:
             return
         self._closed = True
         self._processes.forget(self.number)
-
-
-def _held(raw: Any) -> Held | None:
-    if raw is None:
-        return None
-    records, nbytes, end, oldest_ms = raw
-    return Held(records, nbytes, parse_position(end), oldest_ms)
 
 
 def _counters_of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from kinesis_ds.errors import AccessError, AgentError, InternalError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.options.aws import AwsOptions
 from kinesis_ds.options.read import PollingOptions
-from kinesis_ds.plan.held import Limits
+from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp
 from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.shards import Shard
@@ -84,6 +84,22 @@ def test_a_message_survives_the_wire_and_shows_no_secret(message: messages.Messa
     assert again == message
     assert repr(again) == repr(message)
     assert SECRET not in repr(message)
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        (messages.Hold, (Held(3, 100, After(NUMBER, 17), 1_700_000_000_123), None)),
+        (messages.Targets, {"s": SHARD_END, "t": After(NUMBER, 3)}),
+        (messages.Statistics, {"pid": 7, "agents": {"1": {"s": {"records": 3}}}}),
+    ],
+)
+def test_an_answer_arrives_as_what_it_was(question: type[messages.Question], value: object) -> None:
+    """In the form that the question says."""
+    answer = through_the_wire(messages.Answer(1, question.answer.to_wire(value), None))
+
+    assert isinstance(answer, messages.Answer)
+    assert question.answer.from_wire(answer.value) == value
 
 
 @pytest.mark.parametrize("message", WITH_ERRORS, ids=name)

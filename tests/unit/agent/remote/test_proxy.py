@@ -105,7 +105,7 @@ def test_a_process_that_has_never_held_a_shard_cannot_move_it() -> None:
 def test_each_process_is_asked_once_for_all_ranges_and_the_answers_come_in_order() -> None:
     """However many shards there are."""
     scripted = processes("a", "b", "c")
-    scripted.answer = lambda process, q: [[process, 10, "AFTER:9", 7] for _ in q.ranges]  # type: ignore[attr-defined]
+    scripted.answer = lambda process, q: [Held(process, 10, After("9"), 7) for _ in q.ranges]  # type: ignore[attr-defined]
 
     wanted = reaching("c", "b", "a")
     assert scripted.agent.hold(wanted, [Limits(1), Limits(2), Limits(3, 4)]) == [
@@ -121,7 +121,7 @@ def test_each_process_is_asked_once_for_all_ranges_and_the_answers_come_in_order
 def test_of_a_process_that_is_gone_nothing_is_held() -> None:
     """So tasks read those ranges from Kinesis, and no limit counts them."""
     scripted = processes("a", "b")
-    scripted.answer = lambda process, q: [[1, 10, "AFTER:9", 7]] if process else None
+    scripted.answer = lambda process, q: [Held(1, 10, After("9"), 7)] if process else None
 
     wanted = reaching("a", "b", "unknown")
     assert scripted.agent.hold(wanted) == [None, Held(1, 10, After("9"), 7), None]
@@ -130,7 +130,7 @@ def test_of_a_process_that_is_gone_nothing_is_held() -> None:
 def test_what_may_hold_records_is_news() -> None:
     """An answer that does not come is no silence."""
     scripted = processes("a", "b")
-    silent, some = [[0, 0, "AFTER:9", None]], [[1, 10, "AFTER:9", 7]]
+    silent, some = [Held(0, 0, After("9"))], [Held(1, 10, After("9"), 7)]
     for answers, expected in (
         ((silent, silent), False),
         ((silent, some), True),
