@@ -31,7 +31,8 @@ import botocore.session
 
 from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
-from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
+from kinesis_ds.agent.agent import AgentHost, ShardAgent
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.limits import MIB

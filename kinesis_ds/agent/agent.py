@@ -13,27 +13,25 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
-from kinesis_ds.agent.context import ShardContext
+from kinesis_ds.agent.context import AgentOptions, ShardContext
 from kinesis_ds.agent.efo.machine import Contention, Subscription
 from kinesis_ds.agent.efo.runner import SubscriptionRunner
-from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.executor import DecodingThreads
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling.machine import Polling
 from kinesis_ds.agent.polling.runner import Poller
-from kinesis_ds.agent.pool import BufferPool, StreamPool
+from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.agent.range_server import RangeServer
-from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.aws.consumers import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
-from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kinesis_ds.agent.buffer import Moved
+    from kinesis_ds.agent.buffer import OnMoved
     from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.agent.runner import ShardRunner
     from kinesis_ds.aws.loop import NetworkLoop
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.ticket import AgentAddress
-
-__all__ = ["AgentHost", "AgentOptions", "EmbeddedAgents", "ShardAgent"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,19 +61,21 @@ class AgentHost:
     def __init__(self, buffer_bytes: int, max_records: int = MAX_BUFFERED_RECORDS) -> None:
         self.buffer_bytes = buffer_bytes
         self.pool = BufferPool(buffer_bytes, max_records)
-        self.lanes = LaneExecutor(threads=min(_MOST_THREADS, max(2, os.cpu_count() or 1)))
+        self.threads = DecodingThreads(min(_MOST_THREADS, max(2, os.cpu_count() or 1)))
         self.news = threading.Event()
         self.moved = threading.Event()
 
-    def tell(self, *, news: bool) -> None:
-        """A buffer has moved; from any thread."""
+    def wake(self, *, news: bool) -> None:
+        """Wake who waits for a position to move; with ``news``, who waits for records, the end of a
+        shard or a failure. From any thread.
+        """
         if news:
             self.news.set()
         self.moved.set()
 
     def close(self) -> None:
         """Drop queued work and wait for the pieces under way; close the agents first."""
-        self.lanes.close()
+        self.threads.close()
 
 
 class EmbeddedAgents(AgentHost):
@@ -108,7 +106,8 @@ class ShardAgent:
     Args:
         diagnose: Coroutine function, shard id to the error that explains its refusals, or None.
         changed: Called on the loop when a shard broke or ended.
-        told: Shard id to whom its buffer tells that it moved, instead of the host.
+        on_moved: Returns, for a shard id, what its buffer calls when it has moved; None: the buffer
+            wakes who waits at the host.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class ShardAgent:
         clock: Clock,
         diagnose: Diagnose,
         changed: Callable[[], None],
-        told: Callable[[str], Moved] | None = None,
+        on_moved: Callable[[str], OnMoved] | None = None,
     ) -> None:
         self._options = options
         self._host = host
@@ -127,8 +126,7 @@ class ShardAgent:
         self._clock = clock
         self._diagnose = diagnose
         self._changed = changed
-        self._told = told
-        self._pool = StreamPool(host.pool, options.stream_arn)
+        self._on_moved = on_moved
         self._lock = threading.Lock()
         self._runners: dict[str, ShardRunner] = {}
         self._server = RangeServer(options.host, self._served)
@@ -142,21 +140,11 @@ class ShardAgent:
     def assign(self, shard: Shard, position: Position) -> None:
         """Start reading a shard behind ``position``. On the network loop."""
         options = self._options
-        context = ShardContext(
-            stream=options.stream,
-            stream_arn=options.stream_arn,
-            shard_id=shard.shard_id,
-            first_sequence_number=shard.first_sequence_number,
-            consumer_arn=options.consumer_arn,
-            idle_timeout_s=options.idle_timeout_s,
-            diagnose=self._diagnose,
-            changed=self._changed,
-            silence_s=options.silence_s,
-            decoding=decoding_of(shard, options),
-        )
-        moved = self._host.tell if self._told is None else self._told(shard.shard_id)
-        buffer = ShardBuffer(shard.shard_id, position, self._pool, moved)
-        lane = self._host.lanes.lane()
+        context = ShardContext(options, shard, self._diagnose, self._changed)
+        shard_id, pool = shard.shard_id, self._host.pool
+        on_moved = self._host.wake if self._on_moved is None else self._on_moved(shard_id)
+        buffer = ShardBuffer(shard_id, position, pool, on_moved, context.pool_key)
+        executor = self._host.threads.executor()
         fail = options.fail_on_data_loss
         runner: ShardRunner
         if options.polling is None:
@@ -164,7 +152,7 @@ class ShardAgent:
                 context.label, position, fail_on_data_loss=fail, contention=self._contention
             )
             runner = SubscriptionRunner(
-                context, machine, buffer, self._pool, lane, self._network, self._clock
+                context, machine, buffer, pool, executor, self._network, self._clock
             )
         else:
             polling = Polling(
@@ -175,7 +163,7 @@ class ShardAgent:
                 fail_on_data_loss=fail,
                 retention_s=options.retention_s,
             )
-            runner = Poller(context, polling, buffer, self._pool, lane, self._network, self._clock)
+            runner = Poller(context, polling, buffer, pool, executor, self._network, self._clock)
         with self._lock:
             self._runners[shard.shard_id] = runner
         logger.info(
@@ -186,13 +174,13 @@ class ShardAgent:
         )
         runner.start()
         if shard.closed:
-            runner.tell(ShardClosed())
+            runner.handle(ShardClosed())
 
     def mark_closed(self, shard_id: str) -> None:
         """ListShards shows the shard closed. On the network loop."""
         runner = self._runner(shard_id)
         if runner is not None:
-            runner.tell(ShardClosed())
+            runner.handle(ShardClosed())
 
     def available(self) -> dict[str, Position]:
         """Up to where each shard can be planned."""
@@ -242,7 +230,7 @@ class ShardAgent:
             runner.buffer.free(position)
             if isinstance(position, ShardEnd) and not isinstance(runner.buffer.available, ShardEnd):
                 # Read to its end by an agent that is gone; this one had only begun to follow.
-                self._network.post(runner.tell, Stop())
+                self._network.post(runner.handle, Stop())
 
     def failure(self) -> KinesisConnectorError | None:
         """Why a shard will deliver nothing more, if one failed."""
@@ -262,7 +250,7 @@ class ShardAgent:
                 "generation": runner.machine.generation,
                 "renewals": runner.machine.renewals,
                 "stale": runner.machine.stale,
-                "held_bytes": self._pool.used(shard),
+                "held_bytes": self._host.pool.used(runner.buffer.pool_key),
                 "available": str(runner.buffer.available),
                 "committed": str(runner.buffer.start),
             }
@@ -275,7 +263,7 @@ class ShardAgent:
             return
         self._closed = True
         for runner in tuple(self._runners.values()):
-            self._network.post(runner.tell, Stop())
+            self._network.post(runner.handle, Stop())
         self._server.close()
         for runner in tuple(self._runners.values()):
             runner.buffer.close()

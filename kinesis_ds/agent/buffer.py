@@ -25,11 +25,11 @@ from kinesis_ds.wire.decode import Records, sequence_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.agent.pool import BufferPool
 
 
-class Moved(Protocol):
-    """Who is told that a buffer has moved."""
+class OnMoved(Protocol):
+    """Called when *available* of a buffer has moved; ``news``: that brought records or the end."""
 
     def __call__(self, *, news: bool) -> None: ...
 
@@ -45,32 +45,37 @@ class _Chunk:
 
 
 class ShardBuffer:
-    """The records of one shard, from ``start`` (behind it nothing was freed) to ``available``.
+    """The records of one shard, from ``start`` (what lies before it was freed) to ``available``.
 
-    ``append`` and ``end`` are called by the shard's lane and loop, the rest by anyone. Thread-safe.
+    ``append`` and ``end`` are called by the shard's executor and on the loop, the rest by any
+    thread. Thread-safe.
 
     Args:
-        moved: Called with ``news=`` whether that brought records or the end, from any thread, when
-            *available* has moved. Must not block.
+        shard: The shard's id, for messages.
+        start: Where reading starts.
+        on_moved: Called from any thread when *available* has moved. Must not block.
+        pool_key: The shard's name in the pool; its id unless given.
     """
 
     def __init__(
         self,
         shard: str,
         start: Position,
-        pool: Room,
-        moved: Moved | None = None,
+        pool: BufferPool,
+        on_moved: OnMoved | None = None,
+        pool_key: str = "",
     ) -> None:
         self.shard = shard
+        self.pool_key = pool_key or shard
         self._pool = pool
-        self._moved = moved or _nobody
+        self._on_moved = on_moved or _nobody
         self._lock = threading.Lock()
         self._chunks: deque[_Chunk] = deque()
         self._start = start
         self._available = start
         # Where this began at a time: up to when no record came.
         self._silent_ms = start.ms if isinstance(start, AtTimestamp) else -1
-        pool.open(shard)
+        pool.open(self.pool_key)
 
     @property
     def available(self) -> Position:
@@ -100,14 +105,16 @@ class ShardBuffer:
                 self._available = position
                 if isinstance(position, AtTimestamp):
                     self._silent_ms = position.ms
-        self._pool.change(self.shard, nbytes - reserved, records.batch.num_rows if records else 0)
-        self._moved(news=records is not None)
+        self._pool.change(
+            self.pool_key, nbytes - reserved, records.batch.num_rows if records else 0
+        )
+        self._on_moved(news=records is not None)
 
     def end(self) -> None:
         """Mark the shard as read to its end."""
         with self._lock:
             self._available = SHARD_END
-        self._moved(news=True)
+        self._on_moved(news=True)
 
     def hold(self, start: Position, end: Position, limits: Limits = Limits()) -> Held | None:  # noqa: B008
         """Return how much of ``(start, end]`` is within the limits, counted from its front.
@@ -191,9 +198,9 @@ class ShardBuffer:
                 nbytes += chunk.nbytes
                 rows += chunk.records.batch.num_rows
             self._start = position
-        self._pool.change(self.shard, -nbytes, -rows)
+        self._pool.change(self.pool_key, -nbytes, -rows)
         if isinstance(position, ShardEnd):
-            self._pool.close(self.shard)  # nothing will come: its share goes to the others
+            self._pool.close(self.pool_key)  # nothing will come: its share goes to the others
 
     def close(self) -> None:
         """Drop everything."""
@@ -201,8 +208,8 @@ class ShardBuffer:
             nbytes = sum(chunk.nbytes for chunk in self._chunks)
             rows = sum(chunk.records.batch.num_rows for chunk in self._chunks)
             self._chunks.clear()
-        self._pool.change(self.shard, -nbytes, -rows)
-        self._pool.close(self.shard)
+        self._pool.change(self.pool_key, -nbytes, -rows)
+        self._pool.close(self.pool_key)
 
     # All below: with the lock held.
 

@@ -1,29 +1,108 @@
-"""What every runner of a shard has: what it knows of its surroundings, and what it counts."""
+"""What an agent and the runners of its shards know, and what they count. Pure."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
-from kinesis_ds.plan.decoding import Decoding
+from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.errors import KinesisConnectorError
+    from kinesis_ds.options.read import PollingOptions
+    from kinesis_ds.plan.decoding import Decoding
+    from kinesis_ds.plan.shards import Shard
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class ShardCounters:
-    """What happened to one shard since the agent started. Written by its lane and its loop only.
+@dataclass(frozen=True)
+class AgentOptions:
+    """Which stream an agent reads, how it reads it, and in what form records are wanted.
+
+    It crosses to an agent in another process as it is.
 
     Attributes:
-        calls: GetShardIterator and GetRecords, made to poll it.
+        stream: Name of the stream, for messages.
+        stream_arn: ARN of the stream.
+        consumer_arn: The enhanced fan-out consumer; empty when shards are polled.
+        idle_timeout_s: A subscription whose buffer has been full for so many seconds is given back.
+        fail_on_data_loss: Fail when records are gone before they were read; if False, warn.
+        host: Address that the agent serves ranges on.
+        silence_s: A subscription on which nothing came for so many seconds is broken off.
+        polling: How shards are polled; None when they are subscribed to.
+        retention_s: How long the stream keeps records, in seconds; None where that is not known.
+        deaggregate: Take aggregates of the KPL apart into the user records they were made of.
+        metadata: Add the columns of ``METADATA_SCHEMA``.
+    """
+
+    stream: str
+    stream_arn: str
+    consumer_arn: str
+    idle_timeout_s: float
+    fail_on_data_loss: bool
+    host: str
+    silence_s: float = SUBSCRIPTION_SILENCE_S
+    polling: PollingOptions | None = None
+    retention_s: float | None = None
+    deaggregate: bool = True
+    metadata: bool = False
+
+
+@dataclass(frozen=True)
+class ShardContext:
+    """What a runner knows about its shard.
+
+    Attributes:
+        options: Those of the agent.
+        shard: As it was listed when it was assigned.
+        diagnose: Finds out why the service refuses the shard.
+        changed: Called on the loop when the shard broke or ended: time to list the shards again.
+    """
+
+    options: AgentOptions
+    shard: Shard
+    diagnose: Diagnose
+    changed: Callable[[], None]
+
+    @cached_property
+    def label(self) -> str:
+        """The shard's name in messages."""
+        return f"shard {self.shard.shard_id} of stream {self.options.stream}"
+
+    @cached_property
+    def pool_key(self) -> str:
+        """The shard's name in the pool, where shards of other streams have the same id."""
+        return f"{self.options.stream_arn}/{self.shard.shard_id}"
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """How the shard's records are decoded."""
+        return decoding_of(self.shard, self.options)
+
+
+@dataclass
+class ShardCounters:
+    """What happened to one shard since the agent started.
+
+    Written by the shard's executor and on the network loop only.
+
+    Attributes:
+        records: Records that came into the buffer.
+        bytes: Bytes of the messages or answers that they came in.
+        events: Events of the subscription, or answers to GetRecords.
+        millis_behind: How far the last of them was behind the tip, in milliseconds.
+        errors: How often each error occurred, by the service's code or our class.
+        back_pressure_s: Seconds spent waiting for room in the buffer.
+        misplaced: User records of aggregates that were left out as another shard's.
+        calls: GetShardIterator and GetRecords calls made to poll the shard.
         empty: Answers to them that held no record.
     """
 
@@ -38,36 +117,15 @@ class ShardCounters:
     empty: int = 0
 
     def count(self, error: KinesisConnectorError) -> None:
-        """An error, by the service's code or our class. On the loop."""
+        """Count an error. On the loop."""
         kind = error.code or type(error).__name__
         self.errors[kind] = self.errors.get(kind, 0) + 1
 
     def leave_out(self, misplaced: int, label: str) -> None:
-        """User records of aggregates were left out as another shard's. Said once a shard, since it
-        is right only if the producer sends them again.
+        """Count user records that were left out as another shard's.
+
+        Warns once a shard: leaving them out is right only if the producer sends them again.
         """
         if misplaced and not self.misplaced:
             logger.warning(MISPLACED_WARNING, label)
         self.misplaced += misplaced
-
-
-@dataclass(frozen=True)
-class ShardContext:
-    """What a runner needs to know about its shard and its surroundings."""
-
-    stream: str
-    stream_arn: str
-    shard_id: str
-    first_sequence_number: str
-    consumer_arn: str
-    idle_timeout_s: float
-    diagnose: Callable[[str], Any]
-    """Coroutine function: shard id to the error that explains why it cannot be read, or None."""
-    changed: Callable[[], None]
-    """Called on the loop when a shard broke or ended: the list of shards is worth a look."""
-    silence_s: float = SUBSCRIPTION_SILENCE_S
-    decoding: Decoding = field(default_factory=Decoding)
-
-    @property
-    def label(self) -> str:
-        return f"shard {self.shard_id} of stream {self.stream}"

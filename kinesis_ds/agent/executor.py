@@ -1,8 +1,8 @@
-"""Per-shard executors: one serial lane a shard, all lanes on a few shared threads.
+"""Executors: each does the work of one shard in order; all share a few threads.
 
-Work of a lane runs in the order it was given, never two pieces at once. A lane gives its thread
-back after each piece, so a busy shard cannot starve another. A lane is not bounded here: what is
-submitted has been paid for in the buffer pool first.
+An executor never runs two pieces of work at once. It gives its thread back after each piece, so a
+busy shard cannot starve another. Its queue is not bounded here: what is submitted has been paid for
+in the buffer pool first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Lane:
-    """A queue of work done one piece after the other."""
+class ShardExecutor:
+    """Does one shard's work, one piece after the other, on shared threads."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -29,11 +29,11 @@ class Lane:
         self._scheduled = False
 
     def submit(self, work: Callable[[], None], *, at_once: bool = False) -> None:
-        """Queue a piece of work. Never blocks; ``work`` must not raise.
+        """Queue a piece of work. Never blocks, except with ``at_once``. ``work`` must not raise.
 
         Args:
-            at_once: Do it here and now where nothing is before it: for pieces so small that handing
-                them over would cost more than doing them.
+            at_once: Do the work here and now if nothing is queued before it: for pieces so small
+                that handing them over would cost more than doing them.
         """
         with self._lock:
             at_once = at_once and not self._scheduled
@@ -51,7 +51,7 @@ class Lane:
         try:
             self._threads.submit(self._run_one)
         except RuntimeError:  # the executor is shut down: the agent is closing
-            logger.debug("lane dropped its work at shutdown")
+            logger.debug("an executor dropped its work at shutdown")
 
     def _run_one(self) -> None:
         with self._lock:
@@ -62,7 +62,7 @@ class Lane:
         try:
             work()
         except Exception:
-            logger.exception("work of a shard's lane failed; please report this")
+            logger.exception("work of a shard's executor failed; please report this")
         with self._lock:
             self._scheduled = bool(self._work)
             again = self._scheduled
@@ -70,14 +70,19 @@ class Lane:
             self._schedule()
 
 
-class LaneExecutor:
-    """Threads for any number of lanes."""
+class DecodingThreads:
+    """The threads that the executors of all shards share.
+
+    Args:
+        threads: How many.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kinesis-decode")
 
-    def lane(self) -> Lane:
-        return Lane(self._threads)
+    def executor(self) -> ShardExecutor:
+        """Return an executor for one more shard."""
+        return ShardExecutor(self._threads)
 
     def close(self) -> None:
         """Drop queued work and wait for the pieces under way."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from kinesis_ds.agent.settings import AgentOptions
+    from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.position import Position

@@ -23,8 +23,8 @@ from kinesis_ds.errors import InternalError, KinesisConnectorError, ProtocolErro
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.buffer import ShardBuffer
-    from kinesis_ds.agent.executor import Lane
-    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.agent.executor import ShardExecutor
+    from kinesis_ds.agent.pool import BufferPool
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
 
@@ -44,8 +44,8 @@ class ShardRunner:
         context: ShardContext,
         machine: ShardMachine,
         buffer: ShardBuffer,
-        pool: Room,
-        lane: Lane,
+        pool: BufferPool,
+        executor: ShardExecutor,
         network: NetworkLoop,
         clock: Clock,
     ) -> None:
@@ -55,7 +55,8 @@ class ShardRunner:
         self.counters = ShardCounters()
         self.failure: KinesisConnectorError | None = None
         self._pool = pool
-        self._lane = lane
+        self._pool_key = buffer.pool_key
+        self._executor = executor
         self._network = network
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
@@ -67,9 +68,9 @@ class ShardRunner:
 
     def start(self) -> None:
         """Begin reading."""
-        self.tell(Tick())
+        self.handle(Tick())
 
-    def tell(self, stimulus: Stimulus) -> None:
+    def handle(self, stimulus: Stimulus) -> None:
         """Give the machine a stimulus and do what it says."""
         before = self.machine.state
         try:
@@ -92,8 +93,8 @@ class ShardRunner:
                 self.buffer.end()
                 logger.info(
                     "shard read to its end shard=%s stream=%s",
-                    self.context.shard_id,
-                    self.context.stream,
+                    self.context.shard.shard_id,
+                    self.context.options.stream,
                 )
                 self.context.changed()
             case Fail(error):
@@ -102,7 +103,7 @@ class ShardRunner:
                 logger.warning("%s", text)
 
     def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
-        task = self._network.spawn(work, f"{what} {self.context.shard_id}")
+        task = self._network.spawn(work, f"{what} {self.context.shard.shard_id}")
         task.add_done_callback(self._task_done)
         return task
 
@@ -118,13 +119,13 @@ class ShardRunner:
         if self._timer is not None:
             self._timer.cancel()
         delay = max(0.0, when - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self.tell, Tick())
+        self._timer = asyncio.get_running_loop().call_later(delay, self.handle, Tick())
 
     async def _diagnose(self, generation: int) -> None:
         try:
-            error = await self.context.diagnose(self.context.shard_id)
+            error = await self.context.diagnose(self.context.shard.shard_id)
         except KinesisConnectorError as exc:
             # A senseless answer explains nothing. An endpoint that is no Kinesis at all is told by
             # what it answers to the calls that read.
             error = None if exc.retryable or isinstance(exc, ProtocolError) else exc
-        self.tell(Diagnosed(generation, error))
+        self.handle(Diagnosed(generation, error))

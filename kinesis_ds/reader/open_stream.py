@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.settings import AgentOptions
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.aws.streams import list_shards
 from kinesis_ds.plan.position import TRIM_HORIZON, precedes
 from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news

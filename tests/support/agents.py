@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.agent.agent import AgentHost, AgentOptions, ShardAgent
+from kinesis_ds.agent.agent import AgentHost, ShardAgent
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.limits import MIB
 from kinesis_ds.options.read import PollingOptions

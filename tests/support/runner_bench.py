@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
+from kinesis_ds.agent.context import AgentOptions, ShardContext
 from kinesis_ds.agent.efo.machine import Opened, Subscription
-from kinesis_ds.agent.efo.runner import ShardContext, SubscriptionRunner
-from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.efo.runner import SubscriptionRunner
+from kinesis_ds.agent.executor import DecodingThreads
 from kinesis_ds.agent.machine import Tick
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.plan.position import TRIM_HORIZON, Position
+from kinesis_ds.plan.shards import Shard
 from kinesis_ds.testing import ManualClock
 from kinesis_ds.wire.decode import sequence_numbers
 from kinesis_ds.wire.event_stream import Message, MessageParser
@@ -50,16 +52,21 @@ class Bench:
         self.clock = ManualClock()
         self.changes = 0
         self.machine = Subscription("shard s", position)
-        lanes = LaneExecutor(1)
-        lanes.close()
+        threads = DecodingThreads(1)
+        threads.close()
         self.runner = SubscriptionRunner(
             ShardContext(
-                "orders", "arn", "s", first, "consumer", 30.0, self._nothing, self._changed
+                AgentOptions(
+                    "orders", "arn", "consumer", 30.0, True, "127.0.0.1", deaggregate=False
+                ),
+                Shard("s", first_sequence_number=first),
+                self._nothing,
+                self._changed,
             ),
             self.machine,
             self.buffer,
             self.pool,
-            lanes.lane(),
+            threads.executor(),
             self.network,  # type: ignore[arg-type]
             self.clock,
         )
@@ -68,13 +75,13 @@ class Bench:
 
     def open(self) -> int:
         self.clock.advance(60)
-        self.runner.tell(Tick())
-        self.runner.tell(Opened(self.machine.generation))
+        self.runner.handle(Tick())
+        self.runner.handle(Opened(self.machine.generation))
         return self.machine.generation
 
     def feed(self, data: bytes, generation: int | None = None) -> Bench:
         self.pool.request("s", len(data), lambda: None)
-        self.runner.process(generation or self.machine.generation, message(data))
+        self.runner.decode(generation or self.machine.generation, message(data))
         return self
 
     def held(self, start: Position) -> list[int]:

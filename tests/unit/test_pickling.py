@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_ds import errors
 from kinesis_ds.agent import machine as shard_machine
-from kinesis_ds.agent.agent import AgentOptions
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.agent.efo import machine as efo_machine
 from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.options.parse import parse_read_options, parse_write_options

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from kinesis_ds.agent.context import ShardContext, ShardCounters
 from kinesis_ds.agent.efo.machine import (
     AwaitRoom,
     Broke,
@@ -47,13 +46,12 @@ from kinesis_ds.wire.event_stream import Message, MessageParser
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.buffer import ShardBuffer
-    from kinesis_ds.agent.executor import Lane
-    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.agent.context import ShardContext
+    from kinesis_ds.agent.executor import ShardExecutor
+    from kinesis_ds.agent.pool import BufferPool
     from kinesis_ds.aws.connection import EventStream
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-
-__all__ = ["ShardContext", "ShardCounters", "SubscriptionRunner"]
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +66,7 @@ _MAX_UNDECODED_BYTES = 512 * 1024
 
 
 class SubscriptionRunner(ShardRunner):
-    """One shard's subscription, alive. All methods but :meth:`process` run on the network loop."""
+    """One shard's subscription, alive. All methods but :meth:`decode` run on the network loop."""
 
     machine: Subscription
 
@@ -77,14 +75,14 @@ class SubscriptionRunner(ShardRunner):
         context: ShardContext,
         machine: Subscription,
         buffer: ShardBuffer,
-        pool: Room,
-        lane: Lane,
+        pool: BufferPool,
+        executor: ShardExecutor,
         network: NetworkLoop,
         clock: Clock,
     ) -> None:
-        super().__init__(context, machine, buffer, pool, lane, network, clock)
+        super().__init__(context, machine, buffer, pool, executor, network, clock)
         self._connection_task: asyncio.Task[None] | None = None
-        # The lane's own: where the next event is expected to go on, and the generation of which
+        # The executor's own: where the next event is expected to go on, and the generation of which
         # nothing more may be used, because one of its events could not be.
         self._received: Position = machine.position
         self._spoilt = 0
@@ -112,21 +110,21 @@ class SubscriptionRunner(ShardRunner):
                 super()._perform(instruction)
 
     def _await_room(self) -> None:
-        shard = self.context.shard_id
+        key = self._pool_key
 
         needed = self._starved_for
 
         def resume() -> None:
-            self._pool.change(shard, -needed, 0)
-            self.tell(RoomAgain())
+            self._pool.change(key, -needed, 0)
+            self.handle(RoomAgain())
 
-        if self._pool.request(shard, needed, lambda: self._network.post(resume)):
+        if self._pool.request(key, needed, lambda: self._network.post(resume)):
             resume()
 
     # --- one connection -------------------------------------------------------------------------
 
     async def _stream(self, generation: int, position: Position) -> None:
-        """Open a subscription and carry its messages to the lane until it ends."""
+        """Open a subscription and carry its messages to the executor until it ends."""
         connection = self._network.connection
         context = self.context
         opened = False
@@ -135,7 +133,10 @@ class SubscriptionRunner(ShardRunner):
                 stream = await asyncio.wait_for(
                     stack.enter_async_context(
                         connection.subscribe(
-                            context.consumer_arn, context.shard_id, position, context.label
+                            context.options.consumer_arn,
+                            context.shard.shard_id,
+                            position,
+                            context.label,
                         )
                     ),
                     _SUBSCRIBE_TIMEOUT_S,
@@ -146,7 +147,7 @@ class SubscriptionRunner(ShardRunner):
                 ):
                     return  # closed in the same moment: wait_for (before 3.12) forgets that
                 opened = True
-                self.tell(Opened(generation))
+                self.handle(Opened(generation))
                 await self._carry(generation, stream)
             ending: KinesisConnectorError | None = None
         except asyncio.TimeoutError:
@@ -158,20 +159,20 @@ class SubscriptionRunner(ShardRunner):
         if ending is not None:
             self.counters.count(ending)
         if opened:
-            # Through the lane, so that it comes after every event before it was decoded.
-            self._lane.submit(lambda: self._network.post(self._broke, generation, ending))
+            # Through the executor, so that it comes after every event before it was decoded.
+            self._executor.submit(lambda: self._network.post(self._broke, generation, ending))
         elif ending is not None:
-            self.tell(Refused(generation, ending))
+            self.handle(Refused(generation, ending))
 
     def _broke(self, generation: int, error: KinesisConnectorError | None) -> None:
         self.context.changed()
-        self.tell(Broke(generation, error))
+        self.handle(Broke(generation, error))
 
     async def _carry(self, generation: int, stream: EventStream) -> None:
         parser = MessageParser()
         began = False
         room = 0
-        alarm = SilenceAlarm(stream.abort, self.context.silence_s)
+        alarm = SilenceAlarm(stream.abort, self.context.options.silence_s)
         try:
             while True:
                 try:
@@ -190,21 +191,21 @@ class SubscriptionRunner(ShardRunner):
                         break
                     room = 0
                     self._undecoded.add(size)
-                    self._lane.submit(
-                        functools.partial(self._take, generation, message),
+                    self._executor.submit(
+                        functools.partial(self._decode_queued, generation, message),
                         at_once=size <= _AT_ONCE_BYTES and not parser.pending,
                     )
         except aiohttp.ClientError as exc:
             if alarm.rang:
                 raise TransientError(
-                    f"Nothing came from {self.context.label} for {self.context.silence_s:g}s, not "
-                    "even a heartbeat."
+                    f"Nothing came from {self.context.label} for "
+                    f"{self.context.options.silence_s:g}s, not even a heartbeat."
                 ) from exc
             raise
         finally:
             alarm.close()
             if room:
-                self._pool.change(self.context.shard_id, -room, 0)
+                self._pool.change(self._pool_key, -room, 0)
         if parser.pending and not began:
             raise ProtocolError(
                 f"What came from {self.context.label} ended with {parser.pending} bytes that begin "
@@ -217,54 +218,54 @@ class SubscriptionRunner(ShardRunner):
 
     async def _room_for(self, generation: int, size: int) -> int:
         """Reserve room in the pool; while there is none, only this shard stops reading."""
-        shard = self.context.shard_id
+        key = self._pool_key
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[None] = loop.create_future()
 
         def grant() -> None:
             if granted.done():
-                self._pool.change(shard, -size, 0)  # granted too late: nobody wants it any more
+                self._pool.change(key, -size, 0)  # granted too late: nobody wants it any more
             else:
                 granted.set_result(None)
 
-        if self._pool.request(shard, size, lambda: self._network.post(grant)):
+        if self._pool.request(key, size, lambda: self._network.post(grant)):
             return size
         since = self._clock.monotonic()
         try:
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.
-            await asyncio.wait({granted}, timeout=self.context.idle_timeout_s)
+            await asyncio.wait({granted}, timeout=self.context.options.idle_timeout_s)
         except asyncio.CancelledError:
-            self._pool.withdraw(shard)
+            self._pool.withdraw(key)
             if granted.done() and not granted.cancelled():
-                self._pool.change(shard, -size, 0)
+                self._pool.change(key, -size, 0)
             granted.cancel()
             raise
         finally:
             self.counters.back_pressure_s += self._clock.monotonic() - since
         if granted.done():
             return size
-        self._pool.withdraw(shard)
+        self._pool.withdraw(key)
         granted.cancel()
         self._starved_for = size
-        self.tell(Starved(generation))  # cancels this task, and asks for room in its own name
+        self.handle(Starved(generation))  # cancels this task, and asks for room in its own name
         await asyncio.sleep(0)
         raise TransientError(f"{self.context.label} was given back")
 
-    # --- the lane -------------------------------------------------------------------------------
+    # --- decoding -------------------------------------------------------------------------------
 
-    def _take(self, generation: int, message: Message) -> None:
+    def _decode_queued(self, generation: int, message: Message) -> None:
         try:
-            self.process(generation, message)
+            self.decode(generation, message)
         finally:
             self._undecoded.done(message.size)
 
-    def process(self, generation: int, message: Message) -> None:
-        """Check, decode and buffer one message. Runs in the shard's lane, which may be here."""
+    def decode(self, generation: int, message: Message) -> None:
+        """Check, decode and buffer one message. Runs in the shard's executor."""
         size = message.size
         try:
             if generation == self._spoilt or generation != self.machine.generation:
                 # Replaced, or an event before this one was bad: a later connection reads it again.
-                self._pool.change(self.context.shard_id, -size, 0)
+                self._pool.change(self._pool_key, -size, 0)
                 return
             message.check()
             headers = message.headers()
@@ -280,7 +281,7 @@ class SubscriptionRunner(ShardRunner):
             if ":event-type" not in headers:
                 raise ProtocolError("An event came without its type, so what it holds is unknown.")
             if headers[":event-type"] != "SubscribeToShardEvent":
-                self._pool.change(self.context.shard_id, -size, 0)
+                self._pool.change(self._pool_key, -size, 0)
                 return
             with label_protocol_errors(self.context.label):
                 event = decode_event(message.payload, self._received, self.context.decoding)
@@ -289,7 +290,7 @@ class SubscriptionRunner(ShardRunner):
         except Exception as exc:
             # Whatever it is, the events behind this one must not be taken without it.
             self._spoilt = generation
-            self._pool.change(self.context.shard_id, -size, 0)
+            self._pool.change(self._pool_key, -size, 0)
             if not isinstance(exc, KinesisConnectorError):
                 exc = InternalError(
                     f"{self.context.label}: {type(exc).__name__}: {exc}.", "Please report this."
@@ -307,10 +308,10 @@ class SubscriptionRunner(ShardRunner):
         if event.continuation is None or event.has_children:
             more = event.continuation is not None
             reached = ReachedEnd(generation, event.has_children, more, position)
-            self._network.post(self.tell, reached)
+            self._network.post(self.handle, reached)
         else:
             self._network.post(
-                self.tell, Progressed(generation, position, rows, event.millis_behind)
+                self.handle, Progressed(generation, position, rows, event.millis_behind)
             )
 
     def _next_position(self, event: Event) -> Position:
@@ -328,7 +329,7 @@ class SubscriptionRunner(ShardRunner):
         ):
             number = int(event.continuation)
             if (
-                number >= int(self.context.first_sequence_number)
+                number >= int(self.context.shard.first_sequence_number)
                 and number > 0
                 and (last is None or number >= last.number)
                 and not (isinstance(current, (At, After)) and number < current.number)
@@ -366,8 +367,8 @@ class SubscriptionRunner(ShardRunner):
         try:
             ended = await shard_is_drained(
                 self._network.connection,
-                context.stream_arn,
-                context.shard_id,
+                context.options.stream_arn,
+                context.shard.shard_id,
                 position,
                 context.label,
                 self._clock,
@@ -376,7 +377,7 @@ class SubscriptionRunner(ShardRunner):
             self.counters.count(exc)
             gone = isinstance(exc, StreamNotFoundError)
             denied = exc if isinstance(exc, AccessError) else None
-        self.tell(EndChecked(generation, ended, gone, denied))
+        self.handle(EndChecked(generation, ended, gone, denied))
 
 
 def _message_of(payload: memoryview) -> str:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kinesis_ds.agent.buffer import ShardBuffer
     from kinesis_ds.agent.context import ShardContext
-    from kinesis_ds.agent.executor import Lane
-    from kinesis_ds.agent.pool import Room
+    from kinesis_ds.agent.executor import ShardExecutor
+    from kinesis_ds.agent.pool import BufferPool
     from kinesis_ds.aws.connection import Answer
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
@@ -46,7 +46,7 @@ _TIMES_LAG_MS = 60_000
 
 
 class Poller(ShardRunner):
-    """One shard, polled. All methods but :meth:`process` run on the network loop."""
+    """One shard, polled. All methods but :meth:`decode` run on the network loop."""
 
     machine: Polling
 
@@ -55,17 +55,17 @@ class Poller(ShardRunner):
         context: ShardContext,
         machine: Polling,
         buffer: ShardBuffer,
-        pool: Room,
-        lane: Lane,
+        pool: BufferPool,
+        executor: ShardExecutor,
         network: NetworkLoop,
         clock: Clock,
     ) -> None:
-        super().__init__(context, machine, buffer, pool, lane, network, clock)
+        super().__init__(context, machine, buffer, pool, executor, network, clock)
         self._call: asyncio.Task[None] | None = None
         # Asked for and not given yet, since when; then given, and not yet with a call.
         self._asking_since: float | None = None
         self._room: _Reserved | None = None
-        # The lane's own: behind what it has decoded.
+        # The executor's own: behind what it has decoded.
         self._received: Position = machine.position
 
     def _perform(self, instruction: Instruction) -> None:
@@ -91,15 +91,15 @@ class Poller(ShardRunner):
         While there is none, only this shard stands still. It never waits for more than it must: its
         own share of the pool is there for it whatever the others hold.
         """
-        shard = self.context.shard_id
+        key = self._pool_key
         self._asking_since = self._clock.monotonic()
         while True:
-            room = _Reserved(self._pool, shard, nbytes)
+            room = _Reserved(self._pool, key, nbytes)
             granted = functools.partial(self._network.post, self._on_room, generation, room)
-            if self._pool.request(shard, nbytes, granted):
+            if self._pool.request(key, nbytes, granted):
                 self._take_room(generation, room)
                 return
-            if nbytes <= least or not self._pool.withdraw(shard):
+            if nbytes <= least or not self._pool.withdraw(key):
                 return  # it comes, or it came between the two questions and is on its way
             nbytes = max(least, nbytes // 2)
 
@@ -113,13 +113,16 @@ class Poller(ShardRunner):
     def _take_room(self, generation: int, room: _Reserved) -> None:
         self._asking_since = None
         self._room = room
-        self.tell(RoomGiven(generation, room.size, round(self._clock.wall() * 1000)))
+        self.handle(RoomGiven(generation, room.size, round(self._clock.wall() * 1000)))
 
     def _cancel(self) -> None:
-        """A call that is cancelled gives its room back itself; what the lane has, the lane does."""
+        """Give back the room that no call has yet, and cancel the call under way.
+
+        A cancelled call gives back its room itself; what the executor has, it still decodes.
+        """
         if self._asking_since is not None:
             self._asking_since = None
-            self._pool.withdraw(self.context.shard_id)
+            self._pool.withdraw(self._pool_key)
         if self._room is not None:
             self._room.give_back()
             self._room = None
@@ -134,7 +137,11 @@ class Poller(ShardRunner):
         self.counters.calls += 1
         try:
             iterator = await shard_iterator(
-                self._network.connection, context.stream_arn, context.shard_id, start, context.label
+                self._network.connection,
+                context.options.stream_arn,
+                context.shard.shard_id,
+                start,
+                context.label,
             )
         except KinesisConnectorError as exc:
             if self._room is not None:
@@ -142,14 +149,14 @@ class Poller(ShardRunner):
                 self._room = None
             self._refused(generation, exc)
             return
-        self.tell(Located(generation, iterator))
+        self.handle(Located(generation, iterator))
 
     async def _read(self, generation: int, iterator: str, limit: int, room: _Reserved) -> None:
-        """One GetRecords call. Its room is handed on to the lane with the answer, or given back."""
+        """Call GetRecords. Its room goes to the executor with the answer, or is given back."""
         self.counters.calls += 1
         kept = False
         try:
-            request = get_records_request(self.context.stream_arn, iterator, limit)
+            request = get_records_request(self.context.options.stream_arn, iterator, limit)
             async with self._network.connection.answer(
                 "GetRecords", request, self.context.label
             ) as answer:
@@ -162,11 +169,11 @@ class Poller(ShardRunner):
             if not kept:
                 room.give_back()
         if isinstance(found, int):
-            self.tell(TooLarge(generation, found))
+            self.handle(TooLarge(generation, found))
             return
-        self.tell(Received(generation))
-        self._lane.submit(
-            functools.partial(self.process, generation, found, room, answer.served_ms)
+        self.handle(Received(generation))
+        self._executor.submit(
+            functools.partial(self.decode, generation, found, room, answer.served_ms)
         )
 
     async def _take_in(self, answer: Answer, room: _Reserved) -> bytes | int:
@@ -187,12 +194,12 @@ class Poller(ShardRunner):
         if error.code != "ExpiredIteratorException":  # as normal as the end of a subscription
             self.counters.count(error)
             self.context.changed()
-        self.tell(Refused(generation, error))
+        self.handle(Refused(generation, error))
 
-    # --- the lane -------------------------------------------------------------------------------
+    # --- decoding -------------------------------------------------------------------------------
 
-    def process(self, generation: int, body: bytes, room: _Reserved, served_ms: int | None) -> None:
-        """Check, decode and buffer one answer. Runs in the shard's lane."""
+    def decode(self, generation: int, body: bytes, room: _Reserved, served_ms: int | None) -> None:
+        """Check, decode and buffer one answer. Runs in the shard's executor."""
         if self.machine.state is not ShardState.DECODING or generation != self.machine.generation:
             room.give_back()  # stopped meanwhile
             return
@@ -221,7 +228,7 @@ class Poller(ShardRunner):
         counters.bytes += len(body)
         counters.millis_behind = page.behind_ms
         self._network.post(
-            self.tell,
+            self.handle,
             Accepted(
                 generation,
                 position,
@@ -260,17 +267,19 @@ class Poller(ShardRunner):
 class _Reserved:
     """Room in the pool that one answer has."""
 
-    def __init__(self, pool: Room, shard: str, size: int) -> None:
+    def __init__(self, pool: BufferPool, pool_key: str, size: int) -> None:
         self.size = size
         self._pool = pool
-        self._shard = shard
+        self._pool_key = pool_key
 
     def grow(self, size: int) -> bool:
         """Have room for this much, unless the pool has no more just now. Never waits."""
         more = size - self.size
         if more <= 0:
             return True
-        if not self._pool.request(self._shard, more, _nothing) and self._pool.withdraw(self._shard):
+        if not self._pool.request(self._pool_key, more, _nothing) and self._pool.withdraw(
+            self._pool_key
+        ):
             return False
         # At once, or by another thread between the two questions.
         self.size = size
@@ -279,7 +288,7 @@ class _Reserved:
     def give_back(self) -> None:
         """Let others have it. Idempotent."""
         size, self.size = self.size, 0
-        self._pool.change(self._shard, -size, 0)
+        self._pool.change(self._pool_key, -size, 0)
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinesis_ds import errors
-from kinesis_ds.agent.settings import AgentOptions
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.options.aws import AwsOptions
 from kinesis_ds.options.read import PollingOptions

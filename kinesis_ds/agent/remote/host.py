@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from kinesis_ds.agent.buffer import Moved
+    from kinesis_ds.agent.buffer import OnMoved
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
 
@@ -195,7 +195,7 @@ class _Host:
 
         self._network.post(do)
 
-    def _on_move(self, number: int, shard_id: str) -> Moved:
+    def _on_move(self, number: int, shard_id: str) -> OnMoved:
         return functools.partial(self._outbox.moved, number, shard_id)
 
     def _positions(self, number: int, shard_ids: list[str]) -> dict[str, Any]:

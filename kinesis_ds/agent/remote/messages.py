@@ -21,7 +21,7 @@ from kinesis_ds.errors import AgentError, KinesisConnectorError, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_ds.agent.settings import AgentOptions
+    from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.options.aws import AwsOptions
     from kinesis_ds.plan.held import Limits
     from kinesis_ds.plan.position import Position

@@ -26,9 +26,9 @@ from kinesis_ds.plan.ticket import AgentAddress
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.agent.remote.channel import Channel
-    from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions

@@ -17,8 +17,8 @@ from kinesis_ds.plan.position import Position, ShardEnd, precedes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.agent.interface import Diagnose
-    from kinesis_ds.agent.settings import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.ranges import ShardRange

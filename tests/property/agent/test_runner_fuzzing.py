@@ -86,7 +86,7 @@ class RunnerUnderFire(RuleBasedStateMachine):
         """Where the connection is gone: from the position on, or from a little before."""
         machine = self.bench.machine
         if machine.state is ShardState.DIAGNOSING:
-            self.bench.runner.tell(Diagnosed(machine.generation, None))
+            self.bench.runner.handle(Diagnosed(machine.generation, None))
         if machine.state is not ShardState.WAITING:
             return
         self.bench.open()
@@ -100,7 +100,7 @@ class RunnerUnderFire(RuleBasedStateMachine):
     def cut(self, hard: bool) -> None:
         """The connection ends between two events, with an error or without."""
         error = TransientError("cut") if hard else None
-        self.bench.runner.tell(Broke(self.bench.machine.generation, error))
+        self.bench.runner.handle(Broke(self.bench.machine.generation, error))
 
     # --- accidents ------------------------------------------------------------------------------
 

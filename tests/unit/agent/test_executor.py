@@ -1,4 +1,4 @@
-"""Lanes: order within one, and no starvation between them."""
+"""Executors: order within one, and no starvation between them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from kinesis_ds.agent.executor import LaneExecutor
+from kinesis_ds.agent.executor import DecodingThreads
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     import pytest
 
 
-def test_work_of_a_lane_runs_in_its_order() -> None:
+def test_work_of_an_executor_runs_in_its_order() -> None:
     """Many threads, one order."""
-    executor = LaneExecutor(4)
-    lane, done = executor.lane(), []
+    threads = DecodingThreads(4)
+    executor, done = threads.executor(), []
     for n in range(500):
-        lane.submit(lambda n=n: done.append(n))  # type: ignore[misc]
+        executor.submit(lambda n=n: done.append(n))  # type: ignore[misc]
     eventually(lambda: len(done) == 500)
-    executor.close()
+    threads.close()
 
     assert done == list(range(500))
 
 
-def test_two_pieces_of_a_lane_never_run_at_once() -> None:
-    """A piece sees no other piece of its lane under way, whatever thread it runs on."""
-    executor = LaneExecutor(4)
-    lane, running, seen = executor.lane(), threading.Lock(), []
+def test_two_pieces_of_an_executor_never_run_at_once() -> None:
+    """A piece sees no other piece of its executor under way, whatever thread it runs on."""
+    threads = DecodingThreads(4)
+    executor, running, seen = threads.executor(), threading.Lock(), []
 
     def piece() -> None:
         alone = running.acquire(blocking=False)
@@ -36,39 +36,39 @@ def test_two_pieces_of_a_lane_never_run_at_once() -> None:
         if alone:
             running.release()
 
-    threads = [
+    givers = [
         threading.Thread(
-            target=lambda n=n: [lane.submit(piece, at_once=n == 0) for _ in range(200)]
+            target=lambda n=n: [executor.submit(piece, at_once=n == 0) for _ in range(200)]
         )
         for n in range(4)
     ]
-    for thread in threads:
+    for thread in givers:
         thread.start()
-    for thread in threads:
+    for thread in givers:
         thread.join(10)
     eventually(lambda: len(seen) == 800)
-    executor.close()
+    threads.close()
 
     assert all(alone for alone, _ in seen)
 
 
 def test_lanes_run_side_by_side() -> None:
-    """A lane that is stuck holds its own thread only."""
-    executor = LaneExecutor(2)
-    stuck, free = executor.lane(), executor.lane()
+    """An executor that is stuck holds its own thread only."""
+    threads = DecodingThreads(2)
+    stuck, free = threads.executor(), threads.executor()
     release, done = threading.Event(), threading.Event()
     stuck.submit(lambda: release.wait(20))  # type: ignore[arg-type, return-value]
     free.submit(done.set)
 
     assert done.wait(10)
     release.set()
-    executor.close()
+    threads.close()
 
 
 def test_a_busy_lane_gives_its_thread_back_after_each_piece() -> None:
-    """With a single thread, another lane's piece runs before the rest of a long queue."""
-    executor = LaneExecutor(1)
-    busy, other = executor.lane(), executor.lane()
+    """With a single thread, another executor's piece runs before the rest of a long queue."""
+    threads = DecodingThreads(1)
+    busy, other = threads.executor(), threads.executor()
     gate, order = threading.Event(), []
     busy.submit(lambda: gate.wait(20))  # type: ignore[arg-type, return-value]
     for n in range(100):
@@ -76,64 +76,64 @@ def test_a_busy_lane_gives_its_thread_back_after_each_piece() -> None:
     other.submit(lambda: order.append("other"))  # type: ignore[arg-type]
     gate.set()
     eventually(lambda: len(order) == 101)
-    executor.close()
+    threads.close()
 
     assert order.index("other") <= 2
 
 
 def test_a_small_piece_is_done_by_who_brings_it_where_nothing_is_before_it() -> None:
     """Behind another piece it waits its turn, and what comes while it is done waits for it."""
-    executor = LaneExecutor(2)
-    lane, gate, order = executor.lane(), threading.Event(), []
-    lane.submit(lambda: order.append(threading.get_ident()), at_once=True)
+    threads = DecodingThreads(2)
+    executor, gate, order = threads.executor(), threading.Event(), []
+    executor.submit(lambda: order.append(threading.get_ident()), at_once=True)
     assert order == [threading.get_ident()]
 
-    lane.submit(lambda: gate.wait(20))  # type: ignore[arg-type, return-value]
-    lane.submit(lambda: order.append(1), at_once=True)
+    executor.submit(lambda: gate.wait(20))  # type: ignore[arg-type, return-value]
+    executor.submit(lambda: order.append(1), at_once=True)
     assert len(order) == 1
     gate.set()
     eventually(lambda: len(order) == 2)
 
     def bring_another() -> None:
-        lane.submit(lambda: order.append(3), at_once=True)
+        executor.submit(lambda: order.append(3), at_once=True)
         order.append(2)
 
-    eventually(lambda: not lane._scheduled)
-    lane.submit(bring_another, at_once=True)
+    eventually(lambda: not executor._scheduled)
+    executor.submit(bring_another, at_once=True)
     eventually(lambda: len(order) == 4)
-    executor.close()
+    threads.close()
 
     assert order[1:] == [1, 2, 3]
 
 
 def test_a_lane_survives_a_piece_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     """The failure is logged for a report, and the next piece runs."""
-    executor = LaneExecutor(1)
-    lane, done = executor.lane(), threading.Event()
+    threads = DecodingThreads(1)
+    executor, done = threads.executor(), threading.Event()
     with caplog.at_level(logging.ERROR):
-        lane.submit(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
-        lane.submit(lambda: 1 // 0, at_once=True)  # type: ignore[arg-type, return-value]
-        lane.submit(done.set)
+        executor.submit(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+        executor.submit(lambda: 1 // 0, at_once=True)  # type: ignore[arg-type, return-value]
+        executor.submit(done.set)
         assert done.wait(10)
-    executor.close()
+    threads.close()
 
     assert "please report this" in caplog.text
 
 
 def test_submitting_after_close_is_without_effect() -> None:
     """A late message at shutdown is dropped, and close waits for what is under way."""
-    executor = LaneExecutor(1)
-    lane, order = executor.lane(), []
+    threads = DecodingThreads(1)
+    executor, order = threads.executor(), []
     started = threading.Event()
 
     def piece() -> None:
         started.set()
         order.append("done")
 
-    lane.submit(piece)
+    executor.submit(piece)
     assert started.wait(10)
-    executor.close()
+    threads.close()
     assert order == ["done"]
-    lane.submit(lambda: order.append("late"))
-    executor.lane().submit(lambda: order.append("late"))
+    executor.submit(lambda: order.append("late"))
+    threads.executor().submit(lambda: order.append("late"))
     assert order == ["done"]

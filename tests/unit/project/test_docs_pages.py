@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_ds import errors
-from kinesis_ds.agent.efo.runner import ShardCounters
+from kinesis_ds.agent.context import ShardCounters
 from kinesis_ds.agent.machine import ShardState
 from kinesis_ds.agent.pool import PoolStatistics
 from kinesis_ds.plan.offsets import SourceOffset, decode_offset, encode_offset

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from kinesis_ds.agent.buffer import ShardBuffer
-from kinesis_ds.agent.context import ShardContext
+from kinesis_ds.agent.context import AgentOptions, ShardContext
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling import runner as poller_module
 from kinesis_ds.agent.polling.machine import Polling
@@ -24,6 +24,7 @@ from kinesis_ds.errors import AccessError, InternalError, KinesisConnectorError
 from kinesis_ds.limits import KIB, MIB
 from kinesis_ds.options.read import PollingOptions
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.plan.shards import Shard
 from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import ARRIVED_S, record
 from tests.support.virtual_time import run_in_virtual_time
@@ -135,7 +136,7 @@ class Network:
         return asyncio.get_running_loop().create_task(work, name=name)
 
 
-class InlineLane:
+class InlineExecutor:
     """Decodes at once, unless it is told to wait."""
 
     def __init__(self) -> None:
@@ -166,12 +167,11 @@ class Bench:
         self.service = Service(*answers, **says)
         self.pool = BufferPool(room)
         self.buffer = ShardBuffer("s", position, self.pool)
-        self.lane = InlineLane()
+        self.executor = InlineExecutor()
         self.changes = 0
         self.diagnosed = 0
-        context = ShardContext(
-            "orders", "arn", "s", "0", "", 30.0, self._nothing_found, self._changed
-        )
+        options = AgentOptions("orders", "arn", "", 30.0, True, "127.0.0.1", deaggregate=False)
+        context = ShardContext(options, Shard("s"), self._nothing_found, self._changed)
         self.runner = Poller(
             context,
             Polling(
@@ -183,7 +183,7 @@ class Bench:
             ),
             self.buffer,
             self.pool,
-            self.lane,  # type: ignore[arg-type]
+            self.executor,  # type: ignore[arg-type]
             Network(self.service),  # type: ignore[arg-type]
             LoopClock(),
         )
@@ -217,7 +217,7 @@ def run(*answers: Given, **options: Any) -> Bench:
 
     async def main() -> Bench:
         bench = await Bench(*answers, **options).until_nothing_is_left_to_answer()
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
         await asyncio.sleep(1)
         return bench
 
@@ -312,7 +312,7 @@ def test_a_listed_closed_shard_ends_where_its_iterators_do() -> None:
 
     async def main() -> Bench:
         bench = Bench(page(1), page(last=True))
-        bench.runner.tell(ShardClosed())
+        bench.runner.handle(ShardClosed())
         return await bench.until_nothing_is_left_to_answer()
 
     bench = run_in_virtual_time(main())
@@ -439,7 +439,7 @@ def test_the_bound_is_not_overshot_by_an_answer_that_is_larger_than_expected(
         assert set(bench.service.iterators) == {"fresh 1", "next"}
         assert bench.pool.statistics().peak_bytes <= 1 * MIB
         assert bench.runner.counters.back_pressure_s > 50
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
         await asyncio.sleep(1)
         assert bench.room_lost() == 0
 
@@ -462,7 +462,7 @@ def test_what_room_there_is_is_used() -> None:
         assert 1 < bench.service.limits[1] < bench.service.limits[0]
         assert bench.pool.statistics().peak_bytes <= 1 * MIB
         assert bench.runner.counters.back_pressure_s == 0
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
 
     run_in_virtual_time(main())
 
@@ -485,7 +485,7 @@ def test_without_room_there_is_neither_a_call_nor_an_iterator_that_ages() -> Non
         assert bench.service.starts == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER:1"]
         assert bench.service.iterators[calls] == "fresh 2"
         assert bench.runner.counters.errors == {}
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
 
     run_in_virtual_time(main())
 
@@ -498,7 +498,7 @@ def test_stopping_while_a_call_is_under_way_ends_it() -> None:
 
     async def main() -> None:
         bench = await Bench(page(1)).until_nothing_is_left_to_answer()
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
         await asyncio.sleep(0.1)
         assert bench.service.under_way == 0
         assert bench.room_lost() == 0
@@ -517,7 +517,7 @@ def test_stopping_while_room_is_waited_for_takes_none() -> None:
         await until(lambda: bench.runner.state == "waiting")
         assert bench.pool.request("other", 1 * MIB - 1 * KIB, lambda: None)
         await until(lambda: bench.runner.state == "parked")
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
         bench.pool.change("other", -1 * MIB + 1 * KIB, 0)
         await asyncio.sleep(1)
         assert bench.pool.used("s") == 0
@@ -537,7 +537,7 @@ def test_room_granted_in_the_moment_of_stopping_is_given_back() -> None:
         await until(lambda: bench.runner.state == "parked")
         bench.pool.change("other", -1 * MIB + 1 * KIB, 0)
         assert bench.pool.used("s") > 0
-        bench.runner.tell(Stop())
+        bench.runner.handle(Stop())
         await asyncio.sleep(1)
         assert bench.pool.used("s") == 0
 
@@ -549,10 +549,10 @@ def test_an_answer_that_is_decoded_after_the_stop_is_not_used() -> None:
 
     async def main() -> None:
         bench = Bench(page(1))
-        bench.lane.waiting = []
-        await until(lambda: bench.lane.waiting)
-        bench.runner.tell(Stop())
-        bench.lane.waiting[0]()
+        bench.executor.waiting = []
+        await until(lambda: bench.executor.waiting)
+        bench.runner.handle(Stop())
+        bench.executor.waiting[0]()
         assert bench.buffer.available == TRIM_HORIZON
         assert bench.pool.used("s") == 0
 

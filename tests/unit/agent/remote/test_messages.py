@@ -7,9 +7,9 @@ import dataclasses
 import orjson
 import pytest
 
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.framing import LENGTH, Deframer, decode, encode
-from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import AccessError, AgentError, InternalError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.options.aws import AwsOptions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.placement import least_loaded
 from kinesis_ds.agent.remote.proxy import RemoteAgent
-from kinesis_ds.agent.settings import AgentOptions
 from kinesis_ds.errors import AccessError, KinesisConnectorError
 from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After
