@@ -23,7 +23,7 @@ _SHOWN = 15
 
 
 def main() -> int:
-    """Run seeds; 0 when all of them passed."""
+    """Run seeds; return 0 if all of them passed."""
     arguments = _parse()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def summarise(reports: list[Report], seconds: float) -> dict[str, object]:
-    """All runs together."""
+    """Print a summary of all runs."""
     totals: dict[str, Counter[str]] = {
         name: Counter() for name in ("done", "faults", "duplicates", "restarts")
     }

@@ -1,4 +1,4 @@
-"""Runs one seed: the double, the producer, the engine, what goes wrong, and the judgement."""
+"""Run one seed: start the double, the producer and the engine, cause the faults, judge the result."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Report:
     """One run.
 
     Attributes:
-        seconds: It took, on the machine.
-        done: How often each kind of step was done, and each fault struck.
+        seconds: How long the run took, in seconds of the machine.
+        done: How often each kind of step was done, and each fault happened.
     """
 
     seed: int
@@ -104,11 +104,11 @@ def run_seed(
     keep: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Run a schedule. Nothing of it is left afterwards but the folder, where it failed.
+    """Run a schedule. Afterwards nothing of it is left, except the folder of a run that failed.
 
     Args:
-        keep: Keep the folder in any case.
-        progress: Told what happens, for people.
+        keep: Keep the folder of a run that passed, too.
+        progress: Is called with texts that say what happens.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Another application that reads with the query's own consumer: it takes a shard over."""
+"""Another application that uses the query's own consumer: it takes over a shard."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _ANSWER_S = 0.5
 
 
 class IntruderError(Exception):
-    """The shard could not be taken over; says why."""
+    """The shard could not be taken over, for the reason given."""
 
 
 class Intruder:
     """A subscription that is held until :meth:`leave`.
 
     Args:
-        pick: Which of the open shards, from 0 to 1.
+        pick: Selects one of the open shards, from 0 to 1.
 
     Raises:
-        IntruderError: There is no consumer yet, or the service (or a fault) would not let it in.
+        IntruderError: There is no consumer yet, or the service or a fault refused the call.
     """
 
     def __init__(self, server: KinesisServer, pick: float) -> None:

@@ -1,4 +1,4 @@
-"""What the records of a run hold: enough to tell them apart and to see any damage. Pure."""
+"""The data of the records of a run: they can be told apart, and any damage is seen. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Item(NamedTuple):
 
 
 def make_data(item: Item, size: int) -> bytes:
-    """The record's data, of about ``size`` bytes more than its names."""
+    """Return the data of a record: its names, and about ``size`` bytes more."""
     head = f"{item.id}:{item.key}:{item.nth}:{size}|".encode()
     return head + (head * (size // len(head) + 1))[:size]
 
 
 def read_data(data: bytes) -> Item | None:
-    """The record that :func:`make_data` made; None for anything else, a damaged one too."""
+    """Return the record in data made by :func:`make_data`; None if damaged or something else."""
     try:
         head, _, _ = data.partition(b"|")
         number, key, nth, size = head.decode().split(":")
@@ -31,7 +31,7 @@ def read_data(data: bytes) -> Item | None:
 
 
 def head_of(data: bytes) -> bytes:
-    """The names alone, which is what is kept of a record that was seen to be whole."""
+    """Return only the names. They are kept after a record was checked."""
     return data.partition(b"|")[0]
 
 
@@ -41,7 +41,7 @@ def read_head(head: bytes) -> Item:
 
 
 def tag_data(data: bytes, tag: str) -> bytes:
-    """The data as the sink is given it: with the attempt that wrote it."""
+    """Return the data with the attempt that writes it, as the sink gets it."""
     return data + b"|" + tag.encode()
 
 

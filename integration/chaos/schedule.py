@@ -1,8 +1,8 @@
-"""What goes wrong in a run, and when: made from a seed, kept as JSON. Pure.
+"""The faults of a run and their times: made from a seed, stored as JSON. Pure.
 
 All times are seconds of the double's clock since the start, so that one schedule serves an engine
-in fast time and Spark. Only what the connector promises to survive is drawn: nothing takes away
-permissions, keys or records, and every fault strikes a bounded number of times.
+in fast time and Spark. Only faults are drawn that the connector promises to survive: no
+permissions, keys or records are taken away, and every fault happens a limited number of times.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ WORKER_MOMENTS: tuple[Moment, ...] = ("now", "read", "written")
 
 @dataclass(frozen=True)
 class Burst:
-    """So many records of about so many bytes are put, by so many keys."""
+    """Records of about this size are put, with this many keys."""
 
     at: float
     records: int
@@ -68,7 +68,7 @@ class Burst:
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL. A driver takes all its processes along, and comes back ``down_s`` later."""
+    """A process is killed. With a driver die all its processes; it restarts ``down_s`` later."""
 
     at: float
     victim: Victim
@@ -78,7 +78,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Restart:
-    """The query is stopped in good order, and started again ``down_s`` later."""
+    """The query is stopped cleanly, and started again ``down_s`` later."""
 
     at: float
     down_s: float
@@ -86,7 +86,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Split:
-    """An open shard is split; ``pick`` (0 to 1) says which."""
+    """An open shard is split; ``pick`` (0 to 1) selects it."""
 
     at: float
     pick: float
@@ -95,7 +95,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Merge:
-    """Two neighbours are merged, where there are two."""
+    """Two neighbouring shards are merged, if there are two."""
 
     at: float
     pick: float
@@ -104,7 +104,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Scale:
-    """UpdateShardCount."""
+    """UpdateShardCount is called."""
 
     at: float
     shards: int
@@ -113,7 +113,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Outage:
-    """The endpoint is gone for so long."""
+    """The endpoint cannot be reached for so long."""
 
     at: float
     seconds: float
@@ -121,7 +121,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class StandStill:
-    """What is behind the source takes nothing for so long."""
+    """No records are taken from the source for so long."""
 
     at: float
     seconds: float
@@ -138,7 +138,7 @@ class Freeze:
 
 @dataclass(frozen=True)
 class Speculate:
-    """The next so many tasks run twice at once."""
+    """The next tasks, this many, run twice at the same time."""
 
     at: float
     tasks: int
@@ -146,7 +146,7 @@ class Speculate:
 
 @dataclass(frozen=True)
 class Intrude:
-    """Another reader takes an open shard over with the query's own consumer, for so long."""
+    """Another reader takes over an open shard, with the query's own consumer, for so long."""
 
     at: float
     pick: float
@@ -183,12 +183,13 @@ class Schedule:
     """One run.
 
     Attributes:
-        shards, sink_shards: Of the two streams at the start.
-        enforce_limits: Whether the double keeps the rates of the service.
-        subscription_life_s: A short one, so that renewals happen.
-        event_bytes: Of the double's events.
-        source_options, sink_options: Of the connector.
-        steps: In the order of their times.
+        shards, sink_shards: The number of shards of the two streams at the start.
+        enforce_limits: Whether the double keeps the rate limits of the service.
+        subscription_life_s: How long a subscription lasts, in seconds: short, so that renewals
+            happen.
+        event_bytes: The size of the double's events.
+        source_options, sink_options: Options of the connector.
+        steps: The faults and other steps, in the order of their times.
     """
 
     seed: int
@@ -207,7 +208,7 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """Until the last step is over."""
+        """The seconds until the last step is over."""
         ends = (s.at + getattr(s, "seconds", 0.0) + getattr(s, "down_s", 0.0) for s in self.steps)
         return max(ends, default=0.0)
 
@@ -215,7 +216,7 @@ class Schedule:
         return sum(isinstance(s, kinds) for s in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the schedule as plain values."""
         raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         raw["source_options"] = dict(self.source_options)
         raw["sink_options"] = dict(self.sink_options)
@@ -224,10 +225,10 @@ class Schedule:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Schedule:
-        """What :meth:`to_json` wrote, or a person.
+        """Read a schedule that :meth:`to_json`, or a person, wrote.
 
         Raises:
-            ValueError: It is no schedule of this version; says why.
+            ValueError: It is not a schedule of this version, for the reason given.
         """
         members = dict(raw)
         if members.pop("v", None) != VERSION:
@@ -244,7 +245,7 @@ def dump_schedule(schedule: Schedule) -> str:
 
 
 def load_schedule(text: str | bytes) -> Schedule:
-    """Raises ValueError for what is no schedule."""
+    """Read a schedule from a file. Raises ValueError if it is malformed."""
     parsed = orjson.loads(text)
     if not isinstance(parsed, dict):
         raise ValueError("a schedule is a JSON object")  # noqa: TRY004  # of the text, not a type
@@ -274,7 +275,7 @@ def _step_from_json(raw: Mapping[str, Any]) -> Step:
 
 
 def make_schedule(seed: int) -> Schedule:
-    """The schedule of a seed, the same everywhere and always. Seed 0 is quiet."""
+    """Return the schedule of a seed, which is always the same. Seed 0 has no faults."""
     return _Draw(seed).schedule()
 
 
@@ -378,7 +379,7 @@ class _Draw:
         return Scale(at, rng.randint(1, 6), stream)
 
     def _storms(self) -> list[Step]:
-        """The same thing over and over within seconds."""
+        """Draw one kind of step, repeated within seconds."""
         rng = self._rng
         steps: list[Step] = []
         if rng.random() < 0.15:
@@ -486,7 +487,7 @@ class _Draw:
                 return action
 
     def _hindered(self) -> Action:
-        """What can happen to any call."""
+        """Draw a fault that can happen to any call."""
         rng = self._rng
         performed = rng.random() < 0.5
         kinds: tuple[Callable[[], Action], ...] = (

@@ -1,11 +1,11 @@
-"""What a run has shown: what was written, against what came out on both sides. Pure.
+"""Judge a run: compare what was written with what came out of source and sink. Pure.
 
 The source: every record once, in the order of its shard and of its key, and the same again when a
 batch is run again. A key's records are numbered by the producer, and they lie in the stream in that
 order, through every reshard; children are read after their parents, so they come out in it.
 
-The sink: every record at least once. What is there twice has to be explained, record by record, by
-a window in which the sink cannot know better:
+The sink: every record at least once. Each repeat must be explained by something that the sink
+cannot prevent:
 
 * ``rerun``: its batch was run again after the query had died before committing it;
 * ``retry``: its task was tried again after its first attempt had died or failed;
@@ -42,13 +42,13 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of a task.
+    """One attempt of a task.
 
     Attributes:
-        tag: Its name, which each record carries that it wrote.
-        batch: What it was to do a part of.
-        task: Which part, for people; a rerun may cut the batch into other tasks.
-        reason: Why it was made: ``first``, ``rerun``, ``retry`` or ``speculation``.
+        tag: Its name. Each record that it wrote carries the name.
+        batch: The batch that the task is a part of.
+        task: The index of the task, for messages; a rerun may divide the batch into other tasks.
+        reason: The reason for the attempt: ``first``, ``rerun``, ``retry`` or ``speculation``.
     """
 
     tag: str
@@ -62,9 +62,9 @@ class PutCall:
     """A PutRecords call as the client saw it.
 
     Attributes:
-        attempt: Whose records it carried.
-        ids: Those records.
-        answered: Whether the client got the service's answer to this call, whatever it was.
+        attempt: The attempt that made the call.
+        ids: The records in the call.
+        answered: Whether the client got an answer of the service, of any kind.
     """
 
     attempt: str
@@ -74,15 +74,15 @@ class PutCall:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a run leaves behind.
+    """Everything that a run leaves behind.
 
     Attributes:
-        written: What the producer put, in its order.
-        batches: What the source delivered, by batch id.
-        changed: Batches whose rerun gave other records, or two copies of a task that differed.
-        stored: The sink's stream.
-        attempts, calls: What was done to write it.
-        troubles: What else must not be: left over, too large, not finished, "please report".
+        written: The records that the producer put, in order.
+        batches: The records that the source delivered, by batch id.
+        changed: Batches that returned other records in a rerun, or in a second copy of a task.
+        stored: The records in the sink's stream.
+        attempts, calls: The attempts and calls that wrote them.
+        troubles: Other problems: something left over, too large, not finished, "please report".
     """
 
     written: Sequence[Item]
@@ -96,7 +96,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement: no problems, or those found; duplicates of the sink by their window."""
+    """The result: the problems found, if any, and the repeats in the sink by their cause."""
 
     problems: tuple[str, ...]
     duplicates: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Verdict:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Hold what came out against what was written."""
+    """Compare what came out with what was written."""
     duplicates, unexplained = _sink_duplicates(evidence)
     problems = [
         *_source_problems(evidence),

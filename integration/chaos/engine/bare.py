@@ -1,4 +1,4 @@
-"""Spark's protocol over real processes without the JVM, in fast time: a run takes seconds."""
+"""Run Spark's protocol over real processes, without the JVM, in fast time: a run takes seconds."""
 
 from __future__ import annotations
 

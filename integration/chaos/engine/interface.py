@@ -1,4 +1,4 @@
-"""What a conductor asks of an engine: to run one query over one checkpoint, and to be harmed."""
+"""The interface of an engine: run one query over one checkpoint, and suffer faults."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from integration.chaos.verdict import Attempt, Delivered, PutCall
 
 
 class EngineError(RuntimeError):
-    """The query failed in a way that no fault excuses, or the engine itself did."""
+    """The query failed in a way that no fault explains, or the engine itself failed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run: Kinesis to Kinesis, exactly seen at its source.
+    """The query to run: from Kinesis to Kinesis, with a record of everything its source returned.
 
     Attributes:
-        folder: For checkpoint, output, logs and everything else; it outlives the processes.
+        folder: The folder for checkpoint, output, logs and all else; it outlives the processes.
         source, sink: Options of the connector.
     """
 
@@ -31,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the query has left behind."""
+    """The results of the query."""
 
     batches: Mapping[int, Sequence[Delivered]]
     changed: Sequence[str]
@@ -41,13 +41,13 @@ class Observed:
 
 @dataclass
 class Tally:
-    """What was counted while it ran.
+    """The counters of a run.
 
     Attributes:
-        restarts: Times that the query failed and was started again, by the reason.
-        replays: Batches that were run again.
-        rss: Most memory of a process, by its role, in bytes.
-        pids: Every process there ever was, by its role.
+        restarts: How often the query failed and was started again, by reason.
+        replays: The number of batches that were run again.
+        rss: The largest memory of a process in bytes, by its role.
+        pids: The ids of all processes there ever were, by role.
     """
 
     restarts: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Engine(Protocol):
     """One query. Only :meth:`close` may be called twice.
 
     Attributes:
-        speed: How many times as fast as the machine's its time passes.
+        speed: How many times faster its time passes than the machine's.
         pace: How many seconds of a schedule pass in one second of its time.
     """
 
@@ -72,43 +72,43 @@ class Engine(Protocol):
         """Run the query from its checkpoint."""
 
     def running(self) -> bool:
-        """Whether the driver lives; takes note of what it said meanwhile.
+        """Return whether the driver lives, after its messages have been read.
 
         Raises:
-            EngineError: The query failed, or the driver died of something else than a kill.
+            EngineError: The query failed, or the driver died for another reason than a kill.
         """
 
     def pinned(self) -> bool:
-        """Whether the query's start is in its checkpoint: what is written from now on counts."""
+        """Return whether the query's start is in its checkpoint. Records written from now on count."""
 
     def delivered(self) -> int:
-        """Records in the output of committed batches."""
+        """Return the number of records in the output of committed batches."""
 
     def kill(self, victim: Victim, moment: Moment) -> None:
-        """SIGKILL a process, now or at its next such moment."""
+        """Kill a process with SIGKILL, now or when it next reaches the given moment."""
 
     def freeze(self, victim: Victim) -> object:
-        """Stop a process; what comes back is given to :meth:`thaw`. None where there is none."""
+        """Stop a process with SIGSTOP; return a handle for :meth:`thaw`, or None without a process."""
 
     def thaw(self, frozen: object) -> None: ...
 
     def stand_still(self, seconds: float) -> None:
-        """Take nothing from the source for so long."""
+        """Stop taking records from the source for so long."""
 
     def speculate(self, tasks: int) -> None:
-        """Run the next tasks twice at once, where the engine can be made to."""
+        """Run the next tasks twice at the same time, if the engine can do that."""
 
     def stop(self) -> list[str]:
-        """Stop the query in good order; returns what its processes had not given back."""
+        """Stop the query cleanly; return what its processes had not released."""
 
     def sample(self) -> None:
         """Measure memory."""
 
     def observed(self) -> Observed:
-        """What there is, once the driver is gone."""
+        """Return the results, after the driver is gone."""
 
     def states(self) -> str:
-        """For people, when it does not finish."""
+        """Return a text about the state, for a run that does not finish."""
 
     def close(self) -> None:
         """Kill whatever is left."""

@@ -1,6 +1,6 @@
-"""Imported once, by the process that drivers are forked from, so that they start in milliseconds.
+"""Is imported once, by the process that drivers are forked from: so they start in milliseconds.
 
-It must start no thread and open nothing: what is forked would have half of it.
+It must not start a thread or open anything, since a fork would inherit only half of it.
 """
 
 from __future__ import annotations

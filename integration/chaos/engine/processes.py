@@ -1,4 +1,4 @@
-"""What the processes of the bare engine have in common."""
+"""The processes of the bare engine: how they are started, and what they have to release."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def spawn_driver(main: Callable[..., None], folder: Path, *args: Any) -> Child:
 
 
 def spawn_child(role: str, main: Callable[..., None], folder: Path, *args: Any) -> Child:
-    """Start ``main(channel, *args)`` as a process of the driver's."""
+    """Start ``main(channel, *args)`` as a child process of the driver."""
     return _spawn(_from_driver, role, main, folder, args)
 
 
@@ -105,7 +105,7 @@ def _run(
 
 
 def left_over() -> list[str]:
-    """Threads and sockets of this process that should be gone by now; waits for them a moment."""
+    """Return threads and sockets that this process should have closed; wait for them a moment."""
     deadline = time.monotonic() + _GONE_WITHIN_S
     while (found := _threads() + _sockets()) and time.monotonic() < deadline:
         time.sleep(0.02)

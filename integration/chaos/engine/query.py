@@ -1,4 +1,4 @@
-"""Plays the JVM: offset and commit logs on disk, a source process, two workers, tasks, retries."""
+"""Plays the part of the JVM: offset and commit logs on disk, a source process, two workers, tasks, retries."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _TASK_ENDS_S = 1.0
 
 
 class SourceDied(Exception):  # noqa: N818  # it was killed, which is no error
-    """The source's process is gone; the query fails and is started again."""
+    """The process of the source died; the query fails and is started again."""
 
 
 class SourceFailed(Exception):  # noqa: N818
-    """The source said that it cannot go on."""
+    """The source reported an error."""
 
     def __init__(self, kind: str, retryable: bool, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -51,7 +51,7 @@ class SourceFailed(Exception):  # noqa: N818
 
 
 class TaskFailed(Exception):  # noqa: N818
-    """A task failed as often as Spark lets it."""
+    """A task failed as often as Spark allows."""
 
 
 class Stopped(Exception):  # noqa: N818
@@ -60,7 +60,7 @@ class Stopped(Exception):  # noqa: N818
 
 @dataclass
 class Orders:
-    """What the conductor has asked for and is still to come."""
+    """The orders of the conductor that are not carried out yet."""
 
     dies_at: Moment | None = None
     worker_dies: collections.deque[Moment] = field(default_factory=collections.deque)
@@ -79,10 +79,10 @@ class Control:
         self.channel.send(what)
 
     def listen(self) -> None:
-        """Take in what has been ordered.
+        """Read the orders that have come.
 
         Raises:
-            Stopped: That was ordered.
+            Stopped: The order was to stop.
         """
         while self.channel.poll():
             what, *arguments = self.channel.recv()
@@ -99,7 +99,7 @@ class Control:
                     raise Stopped
 
     def reached(self, moment: Moment) -> None:
-        """Here is where a kill may have been ordered: of everything, at once."""
+        """Kill all processes at once if that was ordered for this point."""
         if self.orders.dies_at == moment:
             os.killpg(0, signal.SIGKILL)
 
@@ -174,11 +174,11 @@ class Workers:
         }
 
     def run(self, run: int, batch: int, reader: bytes, tasks: list[Task]) -> Rows:
-        """All tasks of a batch, each until it has succeeded; their rows in order.
+        """Run all tasks of a batch until each has succeeded; return their rows in order.
 
         Raises:
-            TaskFailed: One would not.
-            AssertionError: Two copies of one gave different rows, or a rerun other rows.
+            TaskFailed: A task failed too often.
+            AssertionError: Two copies of a task, or a rerun, returned different rows.
         """
         rerun = batch in self._tried
         if rerun:
@@ -210,7 +210,7 @@ class Workers:
         return [row for task in tasks for row in task.rows]
 
     def _take(self, number: int, task: Task, batch: int, due: collections.deque[Task]) -> None:
-        """The answer of a worker."""
+        """Return the answer of a worker."""
         try:
             kind, *answer = self._children[number].channel.recv()
         except (EOFError, OSError):
@@ -231,7 +231,7 @@ class Workers:
         self._results.add(batch, task.name, digest)
 
     def stop(self) -> list[str]:
-        """End them in good order; what they had not given back."""
+        """Stop the workers cleanly; return what they had not released."""
         left: list[str] = []
         for number, child in enumerate(self._children):
             try:
@@ -266,7 +266,7 @@ class Workers:
         return [channels[c] for c in found if c in channels]
 
     def _note(self, run: int, batch: int, task: Task, *, rerun: bool) -> str:
-        """Write an attempt down before it is made; its tag."""
+        """Record an attempt before it is made; return its tag."""
         tag = f"{run}.{batch}.{task.name}.{task.made}"
         reason = "rerun" if rerun else "first"
         if task.made:
@@ -333,7 +333,7 @@ def drive(
     source: Mapping[str, str],
     sink: Mapping[str, str],
 ) -> None:
-    """Run the query, over and over from its checkpoint, until told to stop."""
+    """Run the query, again and again from its checkpoint, until it is told to stop."""
     control = Control(channel)
     workers = Workers(folder, sink, control)
     try:

@@ -1,4 +1,4 @@
-"""The sink with a witness: each record carries its attempt, and each call is noted."""
+"""Record what the sink does: each record carries its attempt, and each call is noted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS = "calls"
 
 
 def tagged(batch: pa.RecordBatch, tag: str) -> pa.RecordBatch:
-    """A batch of the source as the sink gets it."""
+    """Return a batch of the source as the sink gets it."""
     data = [tag_data(item, tag) for item in batch.column("data").to_pylist()]
     return pa.record_batch(
         [pa.array(data, pa.binary()), batch.column("partitionKey")], ["data", "partitionKey"]
@@ -30,7 +30,7 @@ def tagged(batch: pa.RecordBatch, tag: str) -> pa.RecordBatch:
 
 
 def as_rows(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The same for a PySpark whose writers take rows."""
+    """Return the same for a PySpark whose writers take rows."""
     for item in batch.to_pylist():
         yield Row(**item)
 
@@ -51,7 +51,7 @@ class AppendedLines:
 
 
 def read_lines(path: Path) -> list[list[Any]]:
-    """What was appended. A line that a kill cut short is left out."""
+    """Return the lines. A line that was cut short by a kill is left out."""
     found = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
@@ -65,7 +65,7 @@ _installed = False
 
 
 def record_calls(folder: Path) -> None:
-    """From now on note every PutRecords call of this process: what it carries, how it ended."""
+    """Note every PutRecords call of this process from now on: its records, and how it ended."""
     global _installed  # noqa: PLW0603  # once a process
     if _installed:
         return
@@ -98,7 +98,7 @@ def record_calls(folder: Path) -> None:
 
 
 def recorded_calls(folder: Path) -> Iterator[PutCall]:
-    """All calls noted. Without an end (given up, or killed with its process): not answered."""
+    """Return all calls noted. A call without an end (given up, or killed) was not answered."""
     for path in sorted((folder / _CALLS).glob("*.jsonl")):
         lines = read_lines(path)
         answered = {number for kind, number, *rest in lines if kind == "end" and rest[0]}

@@ -1,4 +1,4 @@
-"""Plays PySpark's streaming reader process: owns the reader, answers the driver one call a time."""
+"""Plays PySpark's process of a streaming reader: it answers the driver, one call at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FastStreamReader(KinesisStreamReader):
 
 
 def serve_source(channel: Connection, options: Mapping[str, str]) -> None:
-    """Answer calls until told to stop, or until the driver is gone."""
+    """Answer calls until it is told to stop, or the driver is gone."""
     reader = FastStreamReader(parse_read_options(options))
     try:
         _serve(channel, reader)

@@ -1,4 +1,4 @@
-"""The same runs over real Spark: a JVM, its Python processes, and the machine's own time."""
+"""Do the same runs with real Spark: a JVM, its Python processes, and the machine's time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_TASKS = _PASSING | {"WRITE"}
 
 
 class SparkEngine:
-    """See :class:`~integration.chaos.engine.interface.Engine`. It speculates on nothing."""
+    """See :class:`~integration.chaos.engine.interface.Engine`. It does not speculate."""
 
     speed = 1.0
     pace = 2.0  # nobody waits two minutes for a run

@@ -1,7 +1,7 @@
-"""The job that the Spark engine runs: one query sees the source, the other writes it to the sink.
+"""The job of the Spark engine: one query records the source, the other one writes to the sink.
 
 ``python -m integration.chaos.engine.spark_job '<JSON>'``. A query that failed is noted and started
-again over its checkpoint, as a supervisor would do it. SIGTERM ends both in good order.
+again from its checkpoint, as a supervisor would do. SIGTERM stops both cleanly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STILL_FILE = "still"
 
 
 class Job:
-    """Both queries, and what happens to them."""
+    """Both queries, and their restarts."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""The connector's sink under Spark, with its witness: ``format("kinesis_chaos")``."""
+"""The connector's sink under Spark, recorded: ``format("kinesis_chaos")``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS_FOLDER = "attempts"
 
 
 class ChaosDataSource(DataSource):
-    """Kinesis, but each record that is written carries the attempt that wrote it."""
+    """The connector, except that each record carries the attempt that wrote it."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,7 +37,7 @@ class ChaosDataSource(DataSource):
 
 
 class TaggingWriter(StreamWriterBase):
-    """The connector's writer, of Arrow batches or of rows, as this PySpark has it."""
+    """The connector's writer, for Arrow batches or rows, whichever this PySpark passes."""
 
     def __init__(self, writer: KinesisStreamWriter, folder: Path, run: int) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Plays a PySpark worker: long-lived, one task at a time, each from the source into the sink."""
+"""Plays a PySpark worker: it lives long, and copies one task at a time from source to sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = list[list[str | None]]
 
 
 def work(channel: Connection, folder: Path, sink: Mapping[str, str]) -> None:
-    """Take tasks until told to stop, or until the driver is gone."""
+    """Run tasks until it is told to stop, or the driver is gone."""
     record_calls(folder)
     registry.REGISTRY = registry.Registry(FastLoop)
     pickled_writer = pickle.dumps(KinesisStreamWriter(parse_write_options(sink)))
@@ -71,7 +71,7 @@ def _run(
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[list[str | None]]:
-    """What is kept of a batch: where each record was, and its names; of a damaged one nothing."""
+    """Return what is kept of a batch: position and names of each record; no names if damaged."""
     for item in batch.to_pylist():
         whole = read_data(item["data"])
         kept = head_of(item["data"]).hex() if whole and whole.key == item["partitionKey"] else ""
