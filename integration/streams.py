@@ -1,4 +1,4 @@
-"""Clients of a local server, and streams that come and go."""
+"""Clients of a local server, and streams that exist for one test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client_of(server: Server) -> Any:
 
 @contextlib.contextmanager
 def stream(kinesis: Any, shards: int = 1) -> Iterator[str]:
-    """An ACTIVE stream under a name never used before; gone with its consumers afterwards."""
+    """Make an ACTIVE stream under a new name; delete it and its consumers afterwards."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     kinesis.create_stream(StreamName=name, ShardCount=shards)
     try:
@@ -49,9 +49,9 @@ def wait_until_active(kinesis: Any, name: str) -> None:
 
 
 def everything_in(kinesis: Any, stream: str) -> list[tuple[str, str, str]]:
-    """Every record of open and closed shards: shard, key, data as text.
+    """Return every record of open and closed shards: shard, key, data as text.
 
-    Aggregates are taken apart by AWS's own library, which leaves plain records as they are.
+    Aggregates are taken apart by AWS's own library, which leaves plain records unchanged.
     """
     records = []
     for shard in kinesis.list_shards(StreamName=stream)["Shards"]:

@@ -25,7 +25,7 @@ WITHIN_S = 180
 
 
 def read_error(spark: SparkSession, checkpoint: Path, **options: str) -> str:
-    """The text of the error that a reading query ends with."""
+    """Return the text of the error that ends a reading query."""
     with pytest.raises(Exception) as caught:
         query = read_into_nothing(spark, checkpoint, **options)
         try:
@@ -37,7 +37,7 @@ def read_error(spark: SparkSession, checkpoint: Path, **options: str) -> str:
 
 
 def write_error(spark: SparkSession, checkpoint: Path, columns: list[str], **options: str) -> str:
-    """The text of the error that a writing query ends with."""
+    """Return the text of the error that ends a writing query."""
     with pytest.raises(Exception) as caught:
         query = (
             spark.readStream.format("rate-micro-batch")
@@ -58,13 +58,13 @@ def write_error(spark: SparkSession, checkpoint: Path, columns: list[str], **opt
 
 
 def frames(text: str) -> int:
-    """How many Python frames of ours and of PySpark the text shows."""
+    """Return how many Python frames of the connector and of PySpark the text shows."""
     return text.count('  File "')
 
 
 @pytest.mark.timeout(600)
 def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path: Path) -> None:
-    """Reading a stream that is not there."""
+    """Read a stream that does not exist."""
     text = read_error(spark, tmp_path, streamName="no-such-stream", endpoint=endpoint)
     assert "KINESIS_STREAM_NOT_FOUND" in text
     assert f"no stream no-such-stream in region us-east-1 at endpoint {endpoint}" in text
@@ -76,7 +76,7 @@ def test_an_unknown_stream_is_named(spark: SparkSession, endpoint: str, tmp_path
 def test_a_wrong_region_is_named(
     spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """The stream exists, elsewhere."""
+    """The stream exists in another region."""
     stream = make_stream()
     text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint, region="eu-west-1")
     assert "KINESIS_STREAM_NOT_FOUND" in text
@@ -87,7 +87,7 @@ def test_a_wrong_region_is_named(
 def test_writing_to_an_unknown_stream_is_named(
     spark: SparkSession, endpoint: str, tmp_path: Path
 ) -> None:
-    """Writing to a stream that is not there."""
+    """Write to a stream that does not exist."""
     text = write_error(
         spark,
         tmp_path,
@@ -128,7 +128,7 @@ def test_writing_that_cannot_work_names_the_remedy(
 def test_all_option_problems_come_at_once_when_the_query_is_built(
     spark: SparkSession, endpoint: str
 ) -> None:
-    """A mistyped key, a wrong value and a missing one: one error, at load, with the nearest key."""
+    """One error, at load, for an unknown name, a wrong value and a missing option."""
     with pytest.raises(Exception) as caught:
         spark.readStream.format("kinesis").options(
             streamNam="orders", fetchBufferSize="lots", endpoint=endpoint
@@ -168,7 +168,7 @@ def test_contradictions_are_told_with_everything_else(spark: SparkSession, endpo
 
 @pytest.mark.timeout(600)
 def test_a_consumer_of_another_stream_is_refused(spark: SparkSession, endpoint: str) -> None:
-    """Its ARN says whose it is."""
+    """The ARN of the consumer names its stream."""
     of = "arn:aws:kinesis:us-east-1:000000000000:stream/clicks/consumer/app:1700000000"
     with pytest.raises(Exception) as caught:
         spark.readStream.format("kinesis").options(
@@ -181,7 +181,7 @@ def test_a_consumer_of_another_stream_is_refused(spark: SparkSession, endpoint: 
 def test_a_position_of_another_streams_shard_is_refused(
     spark: SparkSession, endpoint: str, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """A shard that the stream does not have, with those that it has."""
+    """The error names the shard, and the shards that the stream has."""
     text = read_error(
         spark,
         tmp_path,
@@ -262,7 +262,7 @@ writer.write(iter([pyarrow.record_batch({"data": [b"row"]})]))
 def test_no_credentials_say_where_to_put_them(
     endpoint: str, tmp_path: Path, make_stream: MakeStream, code: str
 ) -> None:
-    """A machine without any AWS credentials; in a process without them in its environment."""
+    """A machine without AWS credentials, in a process without any in its environment."""
     stream = make_stream()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     environment |= {
@@ -310,7 +310,7 @@ def test_a_checkpoint_of_another_stream_is_refused(
 def test_a_checkpoint_of_a_stream_created_again_is_refused(
     spark: SparkSession, endpoint: str, kinesis: Any, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    """Same name, another stream: its positions mean nothing."""
+    """The new stream has the same name, but the old positions mean nothing in it."""
     stream = make_stream()
     _pin(spark, tmp_path, streamName=stream, endpoint=endpoint)
     log = tmp_path / "offsets" / "0"

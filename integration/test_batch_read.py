@@ -1,4 +1,4 @@
-"""spark.read over LocalStack: exact counts across a reshard, between times, and while writing."""
+"""spark.read over LocalStack: exact counts across a reshard, between times, and during writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(spark: SparkSession, endpoint: str, stream: str, **options: str) -> Dat
 
 
 def check(rows: list[Any], expected: Iterable[int]) -> None:
-    """Each record once, each shard's in order, and each key's in order."""
+    """Check that each record is there once, in the order of its shard and of its key."""
     assert Counter(int(bytes(row.data)) for row in rows) == Counter(expected)
     shards: dict[str, int] = {}
     keys: dict[str, int] = {}

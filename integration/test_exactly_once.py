@@ -1,4 +1,4 @@
-"""Loss, duplicates and order, counted record by record, while the reading driver is killed."""
+"""Loss, repeats and order, counted for each record, while the reading driver is killed."""
 
 from __future__ import annotations
 

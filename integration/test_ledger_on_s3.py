@@ -31,7 +31,7 @@ class MinistackWithS3(Ministack):
 
 
 class Bucket:
-    """A bucket, as a user's other tools see it."""
+    """A bucket, as other tools of a user see it."""
 
     def __init__(self, s3: Any) -> None:
         self._s3 = s3
@@ -88,7 +88,7 @@ def opened(location: str) -> Ledger:
 def test_what_is_recorded_on_s3_is_written(
     bucket: Bucket, scheme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Beside Spark's own files, one object a batch, nothing else, and nothing is said."""
+    """Each batch is one object next to Spark's own files, and nothing is logged."""
     with caplog.at_level(logging.INFO, "kinesis_ds"):
         assert opened(bucket.location(scheme)).written() == WrittenBatches()
         for n in range(3):
@@ -104,7 +104,7 @@ def test_what_is_recorded_on_s3_is_written(
 
 
 def test_old_entries_on_s3_are_removed(bucket: Bucket) -> None:
-    """Down to as many as are to be kept."""
+    """Only as many entries stay as should be kept."""
     for n in range(1, 106):
         bucket.put(f"_kinesis_sink/{n}", b"{}")
     bucket.put("offsets/104", b"v1")
@@ -114,7 +114,7 @@ def test_old_entries_on_s3_are_removed(bucket: Bucket) -> None:
 
 
 def test_a_batch_made_anew_on_s3_is_not_written(bucket: Bucket) -> None:
-    """Its offsets are others than those that were recorded."""
+    """Its offsets differ from those that were recorded."""
     bucket.put("offsets/0", b"v1")
     opened(bucket.location("s3")).record(Entry("q", 0, "stream orders", WRITES))
     bucket.put("offsets/0", b"v1 made later")
@@ -123,7 +123,7 @@ def test_a_batch_made_anew_on_s3_is_not_written(bucket: Bucket) -> None:
 
 
 def test_a_torn_object_is_a_warning(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
-    """And leaves out nothing."""
+    """No batch is left out because of it."""
     bucket.put("offsets/0", b"v1")
     bucket.put("_kinesis_sink/0", b'{"v":1')
 
@@ -134,7 +134,7 @@ def test_a_torn_object_is_a_warning(bucket: Bucket, caplog: pytest.LogCaptureFix
 def test_a_bucket_that_is_not_there_is_a_warning(
     s3: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is found out when the ledger is opened, read or written."""
+    """This holds whether it is noticed when the ledger is opened, read or written."""
     monkeypatch.setattr(ledger_module, "_said", set())
     location = f"s3://none-{uuid.uuid4().hex}/checkpoint"
 

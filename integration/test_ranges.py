@@ -1,6 +1,4 @@
-"""A planned range is the same records wherever it is read from: the agent, Kinesis, or half of
-each.
-"""
+"""A planned range has the same records from the agent, from Kinesis, or from both in part."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def write(kinesis: Any, stream: str, first: int = 0, count: int = RECORDS) -> No
 def planned(
     endpoint: str, kinesis: Any, make_stream: MakeStream
 ) -> Iterator[tuple[Coordinator, list[PlannedRange], Any]]:
-    """A coordinator that has planned one batch of all records of a two-shard stream."""
+    """Return a coordinator that has planned one batch of all records of a two-shard stream."""
     stream = make_stream(shards=2)
     write(kinesis, stream)
     options = parse_read_options(
@@ -83,7 +81,7 @@ def test_agent_and_kinesis_give_the_same_rows(planned: Any) -> None:
 
 
 def test_a_dead_agent_costs_no_records(planned: Any) -> None:
-    """The address of an agent that is gone: the range comes from Kinesis."""
+    """The agent at this address is gone: the range is read from Kinesis."""
     _, ranges, aws = planned
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -135,7 +133,7 @@ def test_a_range_stays_closed_when_more_is_written(
 
 
 def test_a_freed_range_is_read_from_kinesis(planned: Any) -> None:
-    """After commit the agent no longer holds the range; a late second action still gets it."""
+    """After the commit the agent has dropped the range; a late second action still gets it."""
     coordinator, ranges, aws = planned
     before = [table(r, aws) for r in ranges]
     base = coordinator.latest(None)
@@ -156,7 +154,7 @@ def test_fewer_records_than_planned_fail_loudly(planned: Any) -> None:
 
 
 def test_a_part_of_a_range_is_cut_exactly(planned: Any) -> None:
-    """Ends inside an event: after start, up to and including end."""
+    """The range ends inside an event: after start, up to and including end."""
     _, ranges, aws = planned
     one = ranges[0]
     numbers = table(one, aws)["sequenceNumber"].to_pylist()

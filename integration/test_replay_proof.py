@@ -1,8 +1,8 @@
-"""The proof of deterministic replay, on LocalStack: a server that nobody here has written.
+"""The proof of deterministic replay, on LocalStack: a server that is not ours.
 
-Splits and merges while the query reads, and kills between the log of a batch and its commit; every
-batch is read again in each way in which it may be read again, and the rows are counted exactly.
-See ``tests/support/replay.py``.
+Shards are split and merged while the query reads, and the query is killed between the log of a
+batch and its commit. Every batch is read again in each way in which it may be read again, and the
+rows are counted exactly. See ``tests/support/replay.py``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.support.replay import Killed, Proof, Run
 
 
 class Account:
-    """A stream of the server, and what was written to it: numbers as the server gave them."""
+    """A stream of the server, and what was written to it, with the numbers that the server gave."""
 
     def __init__(self, kinesis: Any) -> None:
         self._kinesis = kinesis
         self._written: list[StoredRecord] = []
 
     def put(self, stream: str, *data: bytes, partition_key: str | Callable[[bytes], str]) -> None:
-        """No call has a key twice: PutRecords does not promise to keep their order."""
+        """Put records. No call has a key twice, since PutRecords does not promise their order."""
         waiting = [
             (item, partition_key if isinstance(partition_key, str) else partition_key(item))
             for item in data
@@ -70,7 +70,7 @@ class Account:
         return sorted(self._written, key=lambda r: (r.shard_id, r.sequence_number))
 
     def open_shards(self, stream: str) -> list[dict[str, Any]]:
-        """By their hash keys, so that neighbours are neighbours."""
+        """Return the open shards by hash key, so that neighbours follow each other."""
         return sorted(
             (
                 s
@@ -81,7 +81,7 @@ class Account:
         )
 
     def split(self, stream: str) -> None:
-        """The first shard."""
+        """Split the first shard."""
         shard = self.open_shards(stream)[0]
         low, high = (int(shard["HashKeyRange"][k]) for k in ("StartingHashKey", "EndingHashKey"))
         self._kinesis.split_shard(
@@ -92,7 +92,7 @@ class Account:
         wait_until_active(self._kinesis, stream)
 
     def merge(self, stream: str) -> None:
-        """The last two."""
+        """Merge the last two shards."""
         one, other = self.open_shards(stream)[-2:]
         self._kinesis.merge_shards(
             StreamName=stream,
@@ -104,7 +104,7 @@ class Account:
 
 @pytest.fixture
 def proof() -> Iterator[Proof]:
-    """With another process that reads the same tasks at the same time."""
+    """A proof with another process, which reads the same tasks at the same time."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         yield Proof(executor)
 

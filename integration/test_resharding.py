@@ -1,4 +1,4 @@
-"""Reshards while a query reads: nothing lost, nothing twice, and every key in order."""
+"""Reshards while a query reads: nothing is lost or repeated, and every key stays in order."""
 
 from __future__ import annotations
 

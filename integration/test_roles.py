@@ -56,7 +56,7 @@ def sts(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def test_credentials_of_a_role_are_new_and_live_an_hour(sts: Any) -> None:
-    """Key, secret, token and the time of their end; and whose they are."""
+    """Key, secret, token, the time when they expire, and their owner."""
     answers = [
         sts.assume_role(RoleArn=ROLE, RoleSessionName="orders-job", ExternalId="hush")
         for _ in range(2)
@@ -86,7 +86,7 @@ def test_credentials_of_a_role_are_new_and_live_an_hour(sts: Any) -> None:
     ids=["ARN", "name with a blank", "name too long"],
 )
 def test_what_is_no_role_or_no_session_name_is_refused(sts: Any, request_: dict[str, str]) -> None:
-    """As a mistake in the request."""
+    """It is an error of the request."""
     with pytest.raises(ClientError) as caught:
         sts.assume_role(**request_)
     assert caught.value.response["Error"]["Code"] == "ValidationError"
@@ -120,7 +120,7 @@ def foreign_stream(localstack: Server) -> Iterator[str]:
 def test_a_stream_of_another_account_is_written_and_read_as_a_role(
     spark: SparkSession, localstack: Server, foreign_stream: str, tmp_path: Path, named_by: str
 ) -> None:
-    """By the tasks that write, by the driver, and by tasks that read from Kinesis themselves."""
+    """By tasks that write, by the driver, and by tasks that read from Kinesis themselves."""
     options = {
         "endpoint": localstack.endpoint,
         "stsEndpoint": localstack.endpoint,
@@ -183,7 +183,7 @@ def test_a_stream_of_another_account_is_written_and_read_as_a_role(
 def test_without_the_role_the_stream_is_not_there(
     spark: SparkSession, localstack: Server, foreign_stream: str, tmp_path: Path
 ) -> None:
-    """So that the test above proves what it says."""
+    """So the test above does use the role."""
     with pytest.raises(Exception, match="KINESIS_STREAM_NOT_FOUND"):
         _fails(
             spark,
@@ -199,7 +199,7 @@ def test_without_the_role_the_stream_is_not_there(
 def test_a_role_that_may_not_be_had_is_told(
     spark: SparkSession, localstack: Server, foreign_stream: str, tmp_path: Path
 ) -> None:
-    """By an STS that does not let anybody; nothing secret is in what Spark prints."""
+    """STS refuses the role; nothing secret is in what Spark prints."""
     with StsDouble() as sts:
         sts.refusal = (403, "AccessDenied", "not authorized, external id hush-hush does not help")
         with pytest.raises(Exception, match="sts:AssumeRole") as caught:

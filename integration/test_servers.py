@@ -1,4 +1,4 @@
-"""The servers that the other tests stand on: up, on loopback only, and gone when they should be."""
+"""The servers that other tests use: they run, on loopback only, and stop when they should."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(server: Server) -> Any:
 
 
 def listening(tree: set[int]) -> set[tuple[str, int]]:
-    """The addresses on which these processes accept connections."""
+    """Return the addresses on which these processes accept connections."""
     return {
         connection.laddr
         for pid in tree
@@ -49,7 +49,7 @@ def listening(tree: set[int]) -> set[tuple[str, int]]:
 
 
 def tree_of(server: Server) -> set[int]:
-    """The processes of a server: its supervisor, and all that came of it."""
+    """Return the processes of a server: its supervisor and all its descendants."""
     (supervisor,) = (
         process for process in psutil.Process().children() if process.cwd() == str(server.scratch)
     )
@@ -87,7 +87,7 @@ def test_stream_is_gone_after_its_test(client: Any) -> None:
 
 
 def test_taken_port_is_refused() -> None:
-    """A port that somebody listens on is an error that names it, not a server that is not there."""
+    """A port that is in use gives an error that names it."""
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ServerError, match=f"port {port} "):

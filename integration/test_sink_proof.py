@@ -119,19 +119,19 @@ def write_with_two_kills(kinesis: KinesisServer, query: Query, calls_of_a_batch:
 
 
 def check_data(rows: list[StoredRow]) -> None:
-    """Each row is what it was made to be."""
+    """Check that the data of each row are complete."""
     for row in rows:
         assert len(row.data) == max(8, size_of(row.item)), row.item
         assert row.partition_key == f"key-{row.item % 1000}"
 
 
 def twice(rows: list[StoredRow]) -> Counter[int]:
-    """Numbers that are there more than once, by their batch."""
+    """Return the numbers that are stored more than once, by their batch."""
     return Counter(item // A_BATCH for item, n in times(rows).items() for _ in range(n - 1))
 
 
 def check_ledger(query: Query, rows: list[StoredRow]) -> None:
-    """Of each batch and shard: first and last number, rows and bytes are those in the stream."""
+    """Check the ledger of each batch and shard: first and last number, rows and bytes."""
     found: dict[tuple[int, str], list[StoredRow]] = defaultdict(list)
     for row in rows:
         found[row.item // A_BATCH, row.shard_id].append(row)
@@ -194,7 +194,7 @@ def test_with_record_ids_our_source_gets_each_row_exactly_once(tmp_path: Path) -
 
 
 def read_back(query: Query, options: dict[str, str]) -> list[int]:
-    """The numbers in the stream, by our source and without repeats."""
+    """Return the numbers in the stream, read by our source and without repeats."""
     settings = {
         "do": "read",
         "folder": str(query.folder),

@@ -1,4 +1,4 @@
-"""What a stopped query leaves behind: its consumer where wanted, and no process, never."""
+"""After a query was stopped, no process is left, and its consumer is deregistered if wanted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_only_an_explicit_stop_with_the_option_deregisters_the_consumer(
 
 
 def _source_processes() -> list[int]:
-    """Reader processes of Spark below this one."""
+    """Return the reader processes of Spark below this one."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:

@@ -1,4 +1,4 @@
-"""Run one seed: start the double, the producer and the engine, cause the faults, judge the result."""
+"""Run one seed: start double, producer and engine, cause the faults, and judge the result."""
 
 from __future__ import annotations
 

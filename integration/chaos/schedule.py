@@ -138,7 +138,7 @@ class Freeze:
 
 @dataclass(frozen=True)
 class Speculate:
-    """The next tasks, this many, run twice at the same time."""
+    """Each of the next ``tasks`` tasks runs twice at the same time."""
 
     at: float
     tasks: int

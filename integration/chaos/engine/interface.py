@@ -79,7 +79,7 @@ class Engine(Protocol):
         """
 
     def pinned(self) -> bool:
-        """Return whether the query's start is in its checkpoint. Records written from now on count."""
+        """Return whether the query's start is in its checkpoint: later records must be read."""
 
     def delivered(self) -> int:
         """Return the number of records in the output of committed batches."""
@@ -88,7 +88,7 @@ class Engine(Protocol):
         """Kill a process with SIGKILL, now or when it next reaches the given moment."""
 
     def freeze(self, victim: Victim) -> object:
-        """Stop a process with SIGSTOP; return a handle for :meth:`thaw`, or None without a process."""
+        """Stop a process with SIGSTOP; return a handle for :meth:`thaw`, None without a process."""
 
     def thaw(self, frozen: object) -> None: ...
 

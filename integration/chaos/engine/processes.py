@@ -48,7 +48,7 @@ class Child:
 
 
 def spawn_driver(main: Callable[..., None], folder: Path, *args: Any) -> Child:
-    """Start ``main(channel, *args)`` as the leader of a process group, to be killed with it."""
+    """Start ``main(channel, *args)`` as the leader of a process group, to be killed as a whole."""
     return _spawn(_from_server, "driver", main, folder, args)
 
 

@@ -1,4 +1,4 @@
-"""Plays the part of the JVM: offset and commit logs on disk, a source process, two workers, tasks, retries."""
+"""Plays the JVM: offset and commit logs on disk, a source process, two workers, tasks, retries."""
 
 from __future__ import annotations
 
