@@ -1,11 +1,10 @@
-"""Keeps the list of shards fresh and gives each shard to the agent when its turn has come."""
+"""Discovery: keep the list of shards fresh and give each shard to the agent in its turn."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_ds.aws.consumers import serving_consumer
@@ -22,6 +21,7 @@ from kinesis_ds.plan.loss import Loss, age_unknown, may_have_expired, shard_gone
 from kinesis_ds.plan.position import TRIM_HORIZON, Position, ShardEnd
 from kinesis_ds.plan.shards import Shard, ShardMap, closing_parents, held_back, vanished, with_news
 from kinesis_ds.plan.stream import StreamId, StreamInfo
+from kinesis_ds.reader.diagnosis import SharedDiagnosis
 from kinesis_ds.reader.expiry import lost_before_start
 
 if TYPE_CHECKING:
@@ -44,56 +44,47 @@ _GIVE_UP_PROTOCOL_AFTER = 5
 _CHECKS_AT_ONCE = 50
 
 
-@dataclass(frozen=True)
-class _Diagnosis:
-    """What was found about stream and consumer.
-
-    Attributes:
-        began: By the loop's clock.
-        error: Why nothing can be read.
-        failed: Why it could not be found out.
-    """
-
-    began: float
-    error: KinesisConnectorError | None = None
-    failed: KinesisConnectorError | None = None
-
-
-class Reads(Protocol):
-    """What reads the shards. On the network loop."""
+class ReadsShards(Protocol):
+    """The part of an agent that discovery needs; called on the network loop."""
 
     def assign(self, shard: Shard, position: Position) -> None:
         """Start reading a shard behind ``position``."""
 
     def mark_closed(self, shard_id: str) -> None:
-        """ListShards shows the shard closed."""
+        """Take note that ListShards shows the shard closed."""
 
     def available(self) -> Mapping[str, Position]:
-        """Up to where each assigned shard was read."""
+        """Return up to where each assigned shard was read."""
 
 
 class Discovery:
-    """Lists the shards now and then, and whenever something about them changed.
+    """Lists the shards of a stream at intervals, and whenever something about them changed.
 
-    A look asks for the shards behind the last one that is known: at rest one call with an empty
-    answer, however many shards there are, and nothing to do. A new shard names its parents, and so
-    closes them. Now and then all are listed: for the shards that the stream has forgotten, and
-    because nobody promises that ids ascend.
+    Most looks ask only for the shards behind the last known one: at rest that is one call with an
+    empty answer, however many shards there are. A new shard names its parents, which closes them.
+    Every so often all shards are listed, to find those that the stream has forgotten, and because
+    Kinesis does not promise that ids ascend.
 
     Everything runs on the network loop; ``listed`` and ``failure`` may be read from other threads.
 
     Args:
-        consumer: What the shards are read with, as its user knows it: a name, or an ARN.
-        consumer_arn: The same, as Kinesis knows it; empty where no consumer is used.
+        info: The stream.
+        consumer: Name or ARN of the consumer, as the user knows it; for messages.
+        consumer_arn: ARN of the consumer; empty where none is used.
         listed: All shards of the stream.
         positions: Where each shard of the checkpoint stands. Shards found later start at the oldest
             record, after all their parents.
-        parents_first: False begins children beside their parents.
-        consumer_refresh_s: How often it is looked whether the consumer is still there: while
-            every subscription is open and quiet, nothing else tells.
-        own_consumer: Whether the query registers its consumer.
-        resumed: Whether ``positions`` come from a checkpoint: then records may have expired since.
-        clock: Tells their age.
+        interval_s: Seconds between two looks.
+        fail_on_data_loss: False: log a warning and go on when a shard or its records are gone.
+        parents_first: False: start children beside their parents.
+        consumer_refresh_s: Seconds between two looks at the consumer. While every subscription is
+            open and quiet, nothing else would show that it is gone.
+        own_consumer: True if the query registers the consumer itself.
+        resumed: True if ``positions`` come from a checkpoint: records may have expired since.
+        clock: For the age of positions.
+
+    Attributes:
+        failure: Why the stream cannot be read any more, or None.
     """
 
     def __init__(
@@ -128,7 +119,7 @@ class Discovery:
         self._drained = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
         # Given to the agent, or about to be; and those of them that it knows to be closed.
         self._begun: set[str] = set()
-        self._told_closed: set[str] = set()
+        self._marked_closed: set[str] = set()
         # Not begun, each with the parents that hold it back.
         self._waiting: dict[str, set[str]] = {}
         self._listed: ShardMap = {}
@@ -138,27 +129,26 @@ class Discovery:
         self._checks: set[asyncio.Task[None]] = set()
         self._checking = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._poke = asyncio.Event()
-        self._diagnosing = asyncio.Lock()
-        self._diagnosis: _Diagnosis | None = None
+        self._diagnosis = SharedDiagnosis()
 
     @property
     def listed(self) -> ShardMap:
-        """The shards of the stream, as far as is known."""
+        """The shards of the stream, as far as they are known."""
         return self._listed
 
     def poke(self) -> None:
         """Look soon: a shard broke or ended. On the network loop."""
         self._poke.set()
 
-    async def run(self, connection: Connection, agent: Reads) -> None:
-        """Assign what can be read, then keep looking until cancelled or failed."""
+    async def run(self, connection: Connection, agent: ReadsShards) -> None:
+        """Assign the shards that can be read, then keep looking until cancelled or failed."""
         try:
             await self._run(connection, agent)
         finally:
             for check in self._checks:
                 check.cancel()
 
-    async def _run(self, connection: Connection, agent: Reads) -> None:
+    async def _run(self, connection: Connection, agent: ReadsShards) -> None:
         now = asyncio.get_running_loop().time
         look_due = now() + self._interval_s
         everything_due = now() + self._interval_s * _EVERYTHING_AFTER
@@ -196,43 +186,31 @@ class Discovery:
                 raise
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
-        """Why a shard cannot be read: consumer, stream or shard is gone; None: all are there.
+        """Return why a shard cannot be read, or None if consumer, stream and shard are all there.
 
-        Shards often ask together, since what one of them meets is met by all. Whoever asked before
-        a diagnosis began shares its outcome, so that there is one a second at most.
+        Raises:
+            KinesisConnectorError: It cannot be found out.
         """
-        now = asyncio.get_running_loop().time
-        asked = now()
-        async with self._diagnosing:
-            if self._diagnosis is None or self._diagnosis.began < asked:
-                if self._diagnosis is not None:
-                    pause = self._diagnosis.began + _MIN_INTERVAL_S - now()
-                    await asyncio.sleep(max(0.0, pause))
-                self._diagnosis = await self._diagnose(connection, now())
-            diagnosis = self._diagnosis
-        if diagnosis.failed is not None:
-            raise diagnosis.failed
-        if diagnosis.error is not None:
-            return diagnosis.error
-        return self._gone(shard_id).error if shard_id not in self._listed else None
+        error = await self._diagnosis.ask(lambda: self._diagnose(connection))
+        if error is not None or shard_id in self._listed:
+            return error
+        return self._gone(shard_id).error
 
-    async def _diagnose(self, connection: Connection, began: float) -> _Diagnosis:
+    async def _diagnose(self, connection: Connection) -> KinesisConnectorError | None:
+        info = await describe_stream(connection, self._stream)
+        if info.created_ms != self._info.created_ms:
+            return stream_recreated(self._info.name).error
         try:
-            info = await describe_stream(connection, self._stream)
-            if info.created_ms != self._info.created_ms:
-                return _Diagnosis(began, stream_recreated(self._info.name).error)
             await self._check_consumer(connection)
             await self._look(connection, everything=True)
         except ConsumerError as exc:
-            return _Diagnosis(began, exc)
-        except KinesisConnectorError as exc:
-            return _Diagnosis(began, failed=exc)
-        return _Diagnosis(began)
+            return exc
+        return None
 
     # --- looking --------------------------------------------------------------------------------
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait, but a second at least; True when something happened meanwhile."""
+        """Wait, a second at least; return True as soon as something happened meanwhile."""
         await asyncio.sleep(_MIN_INTERVAL_S)
         try:
             await asyncio.wait_for(self._poke.wait(), max(0.0, seconds - _MIN_INTERVAL_S))
@@ -266,7 +244,7 @@ class Discovery:
     # --- what follows from it -------------------------------------------------------------------
 
     def learn(self, found: ShardMap, *, everything: bool) -> None:
-        """Take in a listing, of all shards or of some."""
+        """Take in a listing of all shards, or of the last ones."""
         listed = closing_parents(found) if everything else with_news(self._listed, found)
         if listed is self._listed or listed == self._listed:
             return
@@ -274,8 +252,8 @@ class Discovery:
         self._last_id = max(listed, default=None)
         self._news = True
 
-    def reconcile(self, connection: Connection, agent: Reads) -> None:
-        """Begin the shards whose turn has come. Costs next to nothing where none has."""
+    def reconcile(self, connection: Connection, agent: ReadsShards) -> None:
+        """Begin the shards whose turn has come. Costs next to nothing if there are none."""
         if self._news:
             self._news = False
             self._take_in_listing(agent)
@@ -287,15 +265,15 @@ class Discovery:
             del self._waiting[shard_id]
             self._begin(connection, agent, self._listed[shard_id])
 
-    def _take_in_listing(self, agent: Reads) -> None:
-        # A shard that is being read tells by itself: by its end, or by what its reader is told.
+    def _take_in_listing(self, agent: ReadsShards) -> None:
+        # For a shard that is being read, its reader finds out.
         unread = self._positions.keys() - self._begun
         for shard_id in vanished(self._listed, unread, self._drained):
             self._accept(self._gone(shard_id))
             self._drained.add(shard_id)
-        for shard_id in self._begun - self._told_closed:
+        for shard_id in self._begun - self._marked_closed:
             if shard_id in self._listed and self._listed[shard_id].closed:
-                self._told_closed.add(shard_id)
+                self._marked_closed.add(shard_id)
                 agent.mark_closed(shard_id)
         tracked = self._begun | self._drained
         self._waiting = held_back(
@@ -309,10 +287,10 @@ class Discovery:
             for held_by in self._waiting.values():
                 held_by.difference_update(ended)
 
-    def _begin(self, connection: Connection, agent: Reads, shard: Shard) -> None:
+    def _begin(self, connection: Connection, agent: ReadsShards, shard: Shard) -> None:
         self._begun.add(shard.shard_id)
         if shard.closed:
-            self._told_closed.add(shard.shard_id)
+            self._marked_closed.add(shard.shard_id)
         position = self._positions.get(shard.shard_id, TRIM_HORIZON)
         now_ms = int(self._clock.wall() * 1000)
         if self._resumed and may_have_expired(position, now_ms, self._info.retention_hours):
@@ -323,9 +301,9 @@ class Discovery:
             agent.assign(shard, position)
 
     async def _begin_checked(
-        self, connection: Connection, agent: Reads, shard: Shard, position: Position
+        self, connection: Connection, agent: ReadsShards, shard: Shard, position: Position
     ) -> None:
-        """Begin a shard unless records of it have expired unread. No other shard waits for that."""
+        """Begin a shard once it is known whether records expired unread. Others do not wait."""
         try:
             loss = await self._expired(connection, shard.shard_id, position)
             if loss is not None:
