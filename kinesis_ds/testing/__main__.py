@@ -22,8 +22,12 @@ def _arguments() -> argparse.Namespace:
         description="A Kinesis on 127.0.0.1 with the service's rules and limits. Its records are "
         "kept in memory and gone with it.",
     )
-    parser.add_argument("--port", type=int, default=4568, help="of HTTP/1.1 (default: %(default)s)")
-    parser.add_argument("--tls", action="store_true", help="also HTTP/2 and HTTP/1.1 with TLS")
+    parser.add_argument(
+        "--port", type=int, default=4568, help="port of HTTP/1.1 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="also serve HTTP/2 and HTTP/1.1 with TLS"
+    )
     parser.add_argument(
         "--stream",
         action="append",
@@ -60,7 +64,7 @@ def _arguments() -> argparse.Namespace:
         help="end with the standard input too, and so with whoever holds its other end",
     )
     parser.add_argument(
-        "--faults", type=Path, metavar="FILE", help="JSON list of what is to go wrong"
+        "--faults", type=Path, metavar="FILE", help="JSON list of the faults that are to strike"
     )
     return parser.parse_args()
 

@@ -15,7 +15,16 @@ _CUT_AT = 1024
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """One record as the service keeps it."""
+    """One record as the service keeps it.
+
+    Attributes:
+        shard_id: The shard that it is in.
+        sequence_number: Its sequence number.
+        partition_key: Its partition key; None if it was put without one.
+        explicit_hash_key: The explicit hash key that it was put with; None if there was none.
+        arrived: When it arrived, in seconds since the epoch.
+        base64: Its data in base64.
+    """
 
     shard_id: str
     sequence_number: int

@@ -1,4 +1,4 @@
-"""Start an agent process, and make sure that it is dead when it is to be."""
+"""Start an agent process, kill it, and make sure that it is dead."""
 
 from __future__ import annotations
 

@@ -196,17 +196,17 @@ class RemoteAgent:
     # --- from any thread, from memory -----------------------------------------------------------
 
     def available(self) -> dict[str, Position]:
-        """Up to where each shard can be planned."""
+        """Return, by shard id, up to where each shard can be planned."""
         with self._lock:
             return {shard_id: found.reached for shard_id, found in self._shards.items()}
 
     def failure(self) -> KinesisConnectorError | None:
-        """Why a shard, or all of a process, will deliver nothing more."""
+        """Return why a shard, or every shard, will deliver nothing more; None if all do."""
         with self._lock:
             return self._failure or self._processes.failure
 
     def free(self, positions: Mapping[str, Position]) -> None:
-        """Spark has committed up to these positions."""
+        """Free the records up to these positions, which Spark has committed."""
         by_process: dict[int, dict[str, Position]] = {}
         with self._lock:
             for shard_id, position in positions.items():
@@ -226,7 +226,7 @@ class RemoteAgent:
             self._processes.post(process, messages.Free(self.number, freed))
 
     def address_of(self, shard_id: str) -> AgentAddress | None:
-        """Where tasks get the ranges of a shard; None while nobody serves it."""
+        """Return where tasks get the ranges of a shard; None while no process serves it."""
         with self._lock:
             found = self._shards.get(shard_id)
             return self._addresses.get(found.process) if found is not None else None
@@ -261,7 +261,9 @@ class RemoteAgent:
         return found
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
-        """Where a reader that wants what arrived before ``until_ms`` stops, where that is known."""
+        """Return where a reader stops that wants all that arrived before ``until_ms``, by shard id,
+        for the shards where that is known.
+        """
         with self._lock:
             owners = {shard_id: found.process for shard_id, found in self._shards.items()}
         question = messages.Targets(0, self.number, until_ms, host_ms)
