@@ -85,7 +85,7 @@ integration: setup ## Run the tests against local servers.
 	$(PYTEST_PARALLEL) -m "integration and not soak and not long"
 
 contract: setup ## Run the tests of Kinesis's own behaviour on our double and each local server.
-	$(PYTEST_PARALLEL) integration/contract
+	$(PYTEST_PARALLEL) -m "not soak" integration/contract
 
 chaos: setup ## Run chaos seeds against our double: make chaos SEEDS=1-20.
 	$(PY) -m integration.chaos --seeds $(SEEDS)

@@ -41,6 +41,13 @@ _SIGNS_OF_A_DIFFERENCE = (
     ValueError,  # more or fewer shards than there should be
 )
 
+# The double and LocalStack are held to all of it in every run. The two servers that give a second
+# opinion are held to these files, ministack to what other tests rely on it for; the rest is `long`.
+_SHORT = {
+    "ministack": {"test_routing", "test_errors", "test_writing", "test_subscriptions"},
+    "kinesis-local": {"test_routing", "test_errors"},
+}
+
 # Made before the fixture that puts real credentials out of reach.
 _AWS = targets.client() if "aws" in targets.names() else None
 
@@ -61,6 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert isinstance(item, pytest.Function)
         target = item.callspec.params["target"]
         _mark_slow(item, target)
+        if target in _SHORT and item.path.stem not in _SHORT[target]:
+            item.add_marker(pytest.mark.long)
         test = f"{item.path.stem}::{_name_without_target(item, target)}"
         if row := different.get((test, target)):
             item.add_marker(
