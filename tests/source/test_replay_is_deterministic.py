@@ -32,7 +32,7 @@ from tests.support.replay import Proof, Run, hurry
 
 RETURNS = "returns"
 BOTH = (STREAM, RETURNS)
-SEEDS = (1, 2)
+SEEDS = (1, pytest.param(2, marks=pytest.mark.long))
 
 # Short lives: subscriptions are renewed, and events small, so that ranges are of many pieces.
 SETTINGS = Settings(

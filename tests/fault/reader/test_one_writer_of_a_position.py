@@ -40,7 +40,7 @@ def any_fault(rng: random.Random, call: int) -> Fault:
     return Fault(action, call=call, event=rng.randrange(1, 6))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_positions_only_move_forward(serve: Serve, start_agent: StartAgent, seed: int) -> None:
     """F28: two shards, each with a fault a subscription; every one starts where the one before it
     had got to or further on, and every record comes once and in order.

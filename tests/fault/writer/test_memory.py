@@ -25,10 +25,10 @@ CONSTANT = 24 * MIB
 # Resident memory is more: the allocator keeps what rows took when they have become aggregates.
 RESIDENT = 56 * MIB
 
+PLAIN: dict[str, str] = {}
 AGGREGATED = {"aggregation": "true"}
-never = pytest.mark.parametrize(
-    "options", [{}, AGGREGATED, {"recordIds": "true"}], ids=["plain", "aggregated", "record ids"]
-)
+WITH_IDS = {"recordIds": "true"}
+KINDS = {"plain": PLAIN, "aggregated": AGGREGATED, "record ids": WITH_IDS}
 
 
 def write(
@@ -51,30 +51,38 @@ def write(
         return measure(options, 4 * bound // size, size, trace=trace)
 
 
-@never
 @pytest.mark.parametrize(
-    ("bound", "size"), [(8 * MIB, 300), (64 * MIB, 20_000), (64 * MIB, 900_000)]
+    ("bound", "size", "kind"),
+    [
+        *((8 * MIB, 300, kind) for kind in KINDS),
+        (64 * MIB, 20_000, "aggregated"),
+        (64 * MIB, 900_000, "plain"),
+        pytest.param(64 * MIB, 20_000, "plain", marks=pytest.mark.long),
+        pytest.param(64 * MIB, 20_000, "record ids", marks=pytest.mark.long),
+        pytest.param(64 * MIB, 900_000, "aggregated", marks=pytest.mark.long),
+        pytest.param(64 * MIB, 900_000, "record ids", marks=pytest.mark.long),
+    ],
 )
-def test_a_silent_server_costs_the_bound_and_a_constant(
-    bound: int, size: int, options: dict[str, str]
-) -> None:
+def test_a_silent_server_costs_the_bound_and_a_constant(bound: int, size: int, kind: str) -> None:
     """F48: rows are taken until the bound is reached, and the constant does not grow with it."""
-    found = write(NoAnswer(), bound, size, options, trace=True)
+    found = write(NoAnswer(), bound, size, KINDS[kind], trace=True)
     assert "could not be written" in found["error"]
     assert found["taken"] * size > bound * 0.7
     assert found["grown"] <= bound + CONSTANT
 
 
-@pytest.mark.parametrize("options", [{}, AGGREGATED], ids=["plain", "aggregated"])
-def test_so_does_a_slow_one(options: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.long), "aggregated"])
+def test_so_does_a_slow_one(kind: str) -> None:
     """F48: every answer takes a second, and all rows are written in the end."""
-    found = write(Delay(1.0), 8 * MIB, 20_000, options, trace=True)
+    found = write(Delay(1.0), 8 * MIB, 20_000, KINDS[kind], trace=True)
     assert found["error"] is None
     assert found["grown"] <= 8 * MIB + CONSTANT
 
 
-@never
-def test_resident_memory_is_bounded_too(options: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "kind", ["plain", pytest.param("aggregated", marks=pytest.mark.long), "record ids"]
+)
+def test_resident_memory_is_bounded_too(kind: str) -> None:
     """F48: it is the bound, twice where rows are copied into aggregates, and a constant."""
-    found = write(NoAnswer(), 32 * MIB, 20_000, options, trace=False)
-    assert found["grown"] <= 32 * MIB * (2 if options else 1) + RESIDENT
+    found = write(NoAnswer(), 32 * MIB, 20_000, KINDS[kind], trace=False)
+    assert found["grown"] <= 32 * MIB * (1 if kind == "plain" else 2) + RESIDENT

@@ -32,6 +32,7 @@ IDS = range(3000)
 KEYS = 400
 SMALL = {"batchMaxRecords": "40", "maxInFlightRecords": "800", "linger": "20ms"}
 AGGREGATES = {"aggregation": "true", "aggregationMaxRecords": "15", "batchMaxRecords": "4"}
+LONG = pytest.mark.long
 CODES = ("ProvisionedThroughputExceededException", "InternalFailure", "ServiceUnavailable")
 
 
@@ -88,7 +89,7 @@ def write(
         return out_of_order(found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=LONG), pytest.param(3, marks=LONG)])
 @pytest.mark.parametrize("aggregated", [False, True], ids=["plain", "aggregated"])
 def test_rows_of_a_key_are_stored_in_their_order(aggregated: bool, seed: int) -> None:
     """F50: under partial failures, refused calls, lost and late answers, splits and merges."""

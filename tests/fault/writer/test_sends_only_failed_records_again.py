@@ -14,7 +14,7 @@ from tests.support.sinks import Sink, put_fault, rows
 pytestmark = pytest.mark.fault
 
 IDS = range(500)
-
+LONG = pytest.mark.long
 
 PATTERNS = [
     (FailRecords(), 1, [500, 500]),
@@ -59,7 +59,7 @@ def test_throttled_records_are_sent_again_and_no_others(pattern: FailRecords, ti
         assert sink.counters()["retried_records"] == sink.counters()["throttled"] == again
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=LONG), pytest.param(2, marks=LONG)])
 def test_any_pattern_in_any_call_loses_and_repeats_nothing(seed: int) -> None:
     """F50: 40 calls of a task with many requests under way refuse a part of their records."""
     draw = random.Random(seed)
