@@ -1,4 +1,4 @@
-"""How the tests share the workers of a run in parallel: `pytest -n 2`, as `make test` does.
+"""How the tests share the workers of a run in parallel: `pytest -n 4`, as `make test` does.
 
 A worker takes one group of tests after the other, in the order that is made here. Without `-n`
 nothing here changes anything but the environment, which is the same then.
@@ -44,7 +44,9 @@ _GROUPS: tuple[tuple[tuple[str, ...], str], ...] = (
     # A server is started once, by the worker that takes its tests.
     (("integration/contract/",), "target"),
     (("tests/unit/project/test_benchmarks.py",), "alone"),
+    (("tests/source/test_memory_while_downstream_stands_still.py",), "alone"),
     (("tests/source/test_replay_is_deterministic.py",), "alone"),
+    (("tests/fault/reader/test_agent_processes.py",), "alone"),
     (("tests/fault/writer/",), "alone"),
     (("tests/fault/", "tests/source/"), "alone"),
     (("tests/property/",), "file"),

@@ -35,7 +35,7 @@ def test_a_stopped_query_leaves_its_consumer_by_default(
     docs = Path(__file__).parents[3] / "docs"
     told = (docs / "how-to" / "name-a-consumer.md").read_text()
     assert "requireConsumerDeregistration" in told
-    assert "Idle consumers are billed" in (docs / "reference" / "options.md").read_text()
+    assert "AWS bills idle consumers" in (docs / "reference" / "options.md").read_text()
 
 
 @pytest.mark.parametrize("deregister", ["true", "false"])
