@@ -35,7 +35,7 @@ from benchmarks.report import Bar, Report, arguments, table
 from benchmarks.serving import Served, served
 from benchmarks.source_peers import Ceiling, PlainFanOut, PlainPolling, client_at
 from benchmarks.source_stages import OVER_HTTP2, STAGES, Subscribed, over_http2, stages
-from kinesis_ds.aws.transport import installed
+from kinesis_ds.aws.transport import http2_installed
 from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.testing import Replay
 
@@ -197,7 +197,7 @@ def measure(report: Report, plan: Plan) -> None:
             stage = Load.of("stage", 1, size, plan.stage[size])
             streams = [*loads, peers, stage, *([warm, warm_peers] if warms_up else [])]
             replays = [part for load in streams for part in ("--replay", load.argument)]
-            tls = ["--tls"] if installed() else []
+            tls = ["--tls"] if http2_installed() else []
             with served("--no-limits", *tls, *replays) as server:
                 bench = Bench(session, server)
                 report.raw.setdefault("stages", {})[str(size)] = _stages(bench, stage, rounds)

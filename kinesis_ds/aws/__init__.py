@@ -1,1 +1,1 @@
-"""Everything that knows botocore, aiobotocore or aiohttp: sessions, calls, and what errors mean."""
+"""Calls to AWS: credentials, connections over HTTP/1.1 and HTTP/2, requests, answers, errors."""

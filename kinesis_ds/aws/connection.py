@@ -290,8 +290,8 @@ class Connection:
     def _give_up_http2(self, pool: Http2Pool, exc: NoHttp2Error) -> None:
         """Use HTTP/1.1 from now on, because the endpoint speaks nothing else."""
         if self._aws.transport == "http2":
-            raise transport.insists(pool.endpoint, *transport.no_alpn()) from exc
-        transport.fall_back(pool.endpoint, *transport.no_alpn())
+            raise transport.http2_impossible(pool.endpoint, *transport.no_alpn()) from exc
+        transport.log_fall_back(pool.endpoint, *transport.no_alpn())
         self._speaks_http2 = False
         self._http2 = None
 

@@ -1,7 +1,7 @@
-"""The service's clock: moments that have passed there, whatever the host's clock says.
+"""Wait until a moment has passed on the service's clock, whatever the host's clock says.
 
-Kinesis stamps records with their arrival by its own clock, and tells that clock in whole seconds
-with every answer. A server that does not tell is taken to share the host's.
+Kinesis stamps each record with its time of arrival, by its own clock. Every answer shows that clock
+in whole seconds (header ``Date``). If a server does not send it, the host's clock is used.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from kinesis_ds.clock import Clock
     from kinesis_ds.plan.stream import StreamId
 
-# A record can be read "typically less than 1 second" after it was put, and the clocks of the
-# service's machines differ a little: until then a moment is not taken to be over.
+# A moment counts as over only this long after it: a record can be read "typically less than 1
+# second" after it was put, and the clocks of the service's machines differ a little.
+# https://docs.aws.amazon.com/streams/latest/dev/introduction.html
 SETTLED_AFTER_S = 1.0
-# Waiting for a moment longer than this means that the clock stands still, or is another one.
+# If a moment does not come within this time, the service's clock stands still.
 LONGEST_WAIT_S = 30.0
-# DescribeStreamSummary allows 20 calls a second.
+# Between two looks at the clock. DescribeStreamSummary allows 20 calls a second.
 _POLL_S = 0.25
 
 
 async def passed_second(connection: Connection, stream: StreamId, clock: Clock) -> int:
-    """A whole second, in milliseconds since the epoch, that has passed on the service's clock.
+    """Return a whole second that has passed on the service's clock, in ms since the epoch.
 
-    Every record that was there at the call has arrived earlier, and no record arrives earlier any
-    more once this returns. Takes one to two seconds.
+    Records that were in the stream at the call arrived before that second. After the return, no
+    record arrives before it any more. Takes one to two seconds.
 
     Raises:
         TransientError: The service's clock stands still.
@@ -44,10 +45,16 @@ async def passed_second(connection: Connection, stream: StreamId, clock: Clock) 
 async def wait_until_passed(
     connection: Connection, stream: StreamId, clock: Clock, moment_ms: int
 ) -> None:
-    """Return once no record arrives before a moment any more.
+    """Wait until no record arrives before a moment any more.
+
+    Args:
+        connection: Makes the calls.
+        stream: The stream that is described to see the clock.
+        clock: The host's clock.
+        moment_ms: The moment, in milliseconds since the epoch.
 
     Raises:
-        TransientError: Not within half a minute.
+        TransientError: The moment did not come within half a minute.
         KinesisConnectorError: The stream cannot be described.
     """
     over = moment_ms / 1000 + SETTLED_AFTER_S
@@ -69,6 +76,6 @@ async def wait_until_passed(
 
 
 async def _now(connection: Connection, stream: StreamId, clock: Clock) -> float:
-    """The second that it is, or the moment, where the server does not tell."""
-    told = (await describe_stream(connection, stream)).server_time
-    return clock.wall() if told is None else told
+    """Return the time of the service, or of the host, in seconds since the epoch."""
+    server_time = (await describe_stream(connection, stream)).server_time
+    return clock.wall() if server_time is None else server_time

@@ -1,4 +1,4 @@
-"""By which version of HTTP subscriptions travel: what the user wants, and what can be had here."""
+"""Choose the version of HTTP for subscriptions: what the user wants, and what is possible here."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _INSTALL = "pip install 'kinesis-ds[http2]'"
 
 
 def prefers_http2(wanted: Transport, endpoint: str) -> bool:
-    """Whether to try HTTP/2 at an endpoint.
+    """Return True if HTTP/2 is to be tried at an endpoint; log once why not.
 
     Raises:
-        OptionError: The user insists on it, and it cannot be.
+        OptionError: The option ``transport`` demands HTTP/2, and it cannot be had.
     """
     if wanted == "http1":
         return False
@@ -32,46 +32,50 @@ def prefers_http2(wanted: Transport, endpoint: str) -> bool:
     if refusal is None:
         return True
     if wanted == "http2":
-        raise insists(endpoint, *refusal)
-    fall_back(endpoint, *refusal)
+        raise http2_impossible(endpoint, *refusal)
+    log_fall_back(endpoint, *refusal)
     return False
 
 
-def require(wanted: Transport, endpoint: str | None) -> None:
-    """What can be known of a transport before anything is sent.
+def check_transport(wanted: Transport, endpoint: str | None) -> None:
+    """Check before anything is sent that HTTP/2 can be had, if the option demands it.
+
+    Args:
+        wanted: The option ``transport``.
+        endpoint: URL of the endpoint; None for AWS.
 
     Raises:
-        OptionError: The user insists on HTTP/2, and it cannot be.
+        OptionError: The option demands HTTP/2, and it cannot be had.
     """
     if wanted == "http2":
         prefers_http2(wanted, endpoint or "https://")
 
 
-def insists(endpoint: str, why: str, remedy: str) -> OptionError:
-    """The error for ``transport=http2`` where it cannot be."""
+def http2_impossible(endpoint: str, why: str, remedy: str) -> OptionError:
+    """Return the error for ``transport=http2`` where HTTP/2 cannot be had."""
     return OptionError(
         f"transport is http2, and {why} ({_shown(endpoint)}).", f"{remedy}, or set transport=auto."
     )
 
 
 @functools.lru_cache(maxsize=64)
-def fall_back(endpoint: str, why: str, remedy: str) -> None:
-    """Say that subscriptions travel over HTTP/1.1; once a process and endpoint."""
-    say = logger.warning if remedy == _INSTALL else logger.info
-    say("subscriptions use HTTP/1.1 endpoint=%s: %s", _shown(endpoint), why)
+def log_fall_back(endpoint: str, why: str, remedy: str) -> None:
+    """Log that subscriptions travel over HTTP/1.1; once per process and endpoint."""
+    log = logger.warning if remedy == _INSTALL else logger.info
+    log("subscriptions use HTTP/1.1 endpoint=%s: %s", _shown(endpoint), why)
 
 
 def no_alpn() -> tuple[str, str]:
-    """Why not, and what to do, where an endpoint does not offer HTTP/2."""
+    """Return reason and remedy for an endpoint that does not offer HTTP/2."""
     return "the endpoint offers no HTTP/2 (by ALPN)", "Check the endpoint"
 
 
 def _refusal(endpoint: str) -> tuple[str, str] | None:
-    """Why HTTP/2 cannot be, and what to do; None where it can."""
+    """Return why HTTP/2 cannot be had, and a remedy; None if it can."""
     parts = urllib.parse.urlsplit(endpoint)
     if parts.scheme != "https":
         return "the endpoint is without TLS", "Use an https:// endpoint"
-    if not installed():
+    if not http2_installed():
         return f"awscrt 0.31.3 or newer is not installed ({_INSTALL})", _INSTALL
     proxied = urllib.request.getproxies().get("https")
     if proxied and not urllib.request.proxy_bypass(parts.hostname or ""):
@@ -83,8 +87,8 @@ def _refusal(endpoint: str) -> tuple[str, str] | None:
 
 
 @functools.cache
-def installed() -> bool:
-    """Whether there is an `awscrt` that knows the windows of streams."""
+def http2_installed() -> bool:
+    """Return True if `awscrt` is installed, in a version that has flow control per stream."""
     if importlib.util.find_spec("awscrt") is None:
         return False
     try:

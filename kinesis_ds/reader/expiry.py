@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_ds.aws.get_records import read_range
+from kinesis_ds.aws.read_range import read_range
 from kinesis_ds.plan.loss import Loss, expired_unread, may_have_expired
 from kinesis_ds.plan.position import TRIM_HORIZON, Position
 

@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.agent import EmbeddedAgents
-from kinesis_ds.aws.transport import require
+from kinesis_ds.aws.transport import check_transport
 from kinesis_ds.errors import OffsetError, StreamRecreatedError
 from kinesis_ds.observe.counters_file import StatisticsFile
 from kinesis_ds.plan.loss import stream_recreated
@@ -69,7 +69,7 @@ class Source:
         if self._network is None:
             aws = self._options.aws
             if self._options.mode == "efo":
-                require(aws.transport, aws.endpoint)
+                check_transport(aws.transport, aws.endpoint)
             self._network = self._new_network(aws)
         return self._network
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.aws.connection import Connection
-from kinesis_ds.aws.get_records import read_range
+from kinesis_ds.aws.read_range import read_range
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, InternalError
 from kinesis_ds.plan.loss import fewer_than_planned

@@ -21,7 +21,7 @@ from pyarrow import flight
 from pyspark.serializers import CloudPickleSerializer
 
 from kinesis_ds.agent.range_client import stream_range
-from kinesis_ds.aws import get_records as aws_records
+from kinesis_ds.aws import read_range as range_reading
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.plan.offsets import Offset, SourceOffset, decode_offset, encode_offset
@@ -77,8 +77,8 @@ def hurry(setattr_: Callable[[object, str, object], None] = setattr) -> None:
 
     Without it they use the machine's time, perhaps in another process.
     """
-    pace = aws_records.GET_RECORDS_MIN_INTERVAL_S / SPEED
-    setattr_(aws_records, "GET_RECORDS_MIN_INTERVAL_S", pace)
+    pace = range_reading.GET_RECORDS_MIN_INTERVAL_S / SPEED
+    setattr_(range_reading, "GET_RECORDS_MIN_INTERVAL_S", pace)
 
 
 def _batches(reader: KinesisStreamReader, partition: RangePartition) -> Generator[Task, None, None]:

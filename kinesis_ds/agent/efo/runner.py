@@ -29,7 +29,7 @@ from kinesis_ds.agent.efo.undecoded import Undecoded
 from kinesis_ds.agent.machine import Instruction, Refused, ShardState
 from kinesis_ds.agent.runner import ShardRunner
 from kinesis_ds.aws.errors import service_error
-from kinesis_ds.aws.get_records import shard_is_drained
+from kinesis_ds.aws.read_range import shard_is_drained
 from kinesis_ds.codecs import JSONDecodeError, loads
 from kinesis_ds.errors import (
     AccessError,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kinesis_ds.agent.range_client import stream_range
-from kinesis_ds.aws.get_records import read_range
+from kinesis_ds.aws.read_range import read_range
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.plan.decoding import Decoding

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_ds.aws.answers import error_answer, json_object
-from kinesis_ds.aws.get_records import read_range, shard_is_drained
+from kinesis_ds.aws.read_range import read_range, shard_is_drained
 from kinesis_ds.errors import (
     AccessError,
     InternalError,

@@ -35,11 +35,11 @@ from tests.support.subscriptions import Reader, run
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
     """What was said of transports."""
-    transport_choice.fall_back.cache_clear()
-    transport_choice.installed.cache_clear()
+    transport_choice.log_fall_back.cache_clear()
+    transport_choice.http2_installed.cache_clear()
     with caplog.at_level(logging.INFO, logger="kinesis_ds.aws.transport"):
         yield lambda: [r.getMessage() for r in caplog.records]
-    transport_choice.installed.cache_clear()
+    transport_choice.http2_installed.cache_clear()
 
 
 def uses(kinesis: KinesisServer, consumer: str, transport: str) -> str:
@@ -95,7 +95,7 @@ def test_without_awscrt_auto_falls_back_and_says_how_to_get_it(
     assert "pip install 'kinesis-ds[http2]'" in line
     for url in (None, kinesis.tls_endpoint):
         with pytest.raises(OptionError, match=r"pip install 'kinesis-ds\[http2\]'"):
-            transport_choice.require("http2", url)
+            transport_choice.check_transport("http2", url)
 
 
 def test_a_proxy_keeps_auto_on_http1(
@@ -110,7 +110,7 @@ def test_a_proxy_keeps_auto_on_http1(
     (line,) = told()
     assert "HTTPS_PROXY" in line
     with pytest.raises(OptionError, match="NO_PROXY"):
-        transport_choice.require("http2", kinesis.tls_endpoint)
+        transport_choice.check_transport("http2", kinesis.tls_endpoint)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     assert transport_choice.prefers_http2("auto", kinesis.tls_endpoint)
 
@@ -118,7 +118,7 @@ def test_a_proxy_keeps_auto_on_http1(
 def test_without_tls_there_is_no_http2(kinesis: KinesisServer, told: Told) -> None:
     """And nothing is imported to find that out."""
     assert not transport_choice.prefers_http2("auto", kinesis.endpoint)
-    assert transport_choice.installed.cache_info().misses == 0
+    assert transport_choice.http2_installed.cache_info().misses == 0
     with pytest.raises(OptionError, match="https://"):
         transport_choice.prefers_http2("http2", kinesis.endpoint)
     (line,) = told()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_ds.aws.errors import service_error
-from kinesis_ds.aws.get_records import read_range, shard_is_drained
+from kinesis_ds.aws.read_range import read_range, shard_is_drained
 from kinesis_ds.errors import (
     AccessError,
     DataLossError,

@@ -1,0 +1,249 @@
+"""Read a closed range of a shard exactly, or find out if a shard is drained, with GetRecords.
+
+The answers are decoded by the same code as the events of a subscription, so both ways of reading a
+range give the same records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_ds.aws.get_records import get_records_request, parse_page, shard_iterator
+from kinesis_ds.errors import InvalidRequestError, KinesisConnectorError, ProtocolError
+from kinesis_ds.limits import GET_RECORDS_MAX_RECORDS, GET_RECORDS_MIN_INTERVAL_S
+from kinesis_ds.plan.decoding import PLAIN, Decoding
+from kinesis_ds.plan.loss import position_refused
+from kinesis_ds.plan.position import (
+    TRIM_HORIZON,
+    After,
+    At,
+    AtTimestamp,
+    Position,
+    ShardEnd,
+    refuses_position,
+)
+from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
+from kinesis_ds.wire.decode import decode_records, label_protocol_errors, sequence_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kinesis_ds.aws.connection import Connection
+    from kinesis_ds.aws.get_records import Page
+    from kinesis_ds.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+# Calls that fail for so long end the read; Spark may then try the task again.
+_GIVE_UP_AFTER_S = 180.0
+_BACKOFF_CAP_S = 10.0
+# Where a range ends with its shard: after so many empty answers in a row at the tip, none of which
+# says that the shard has ended, the shard is not the one that was read to its end before.
+_MAX_EMPTY_ANSWERS = 10
+# Where a range ends at a time: so many empty answers in a row at the tip show that nothing more
+# comes. One proves less, because no record has been received that lies behind the end.
+_EMPTY_ANSWERS_AT_A_TIME = 2
+
+
+async def read_range(
+    connection: Connection,
+    stream_arn: str,
+    shard_id: str,
+    start: Position,
+    end: Position,
+    label: str,
+    clock: Clock,
+    *,
+    fail_on_data_loss: bool = True,
+    decoding: Decoding = PLAIN,
+) -> AsyncIterator[pa.RecordBatch]:
+    """Yield the records in ``(start, end]``, in order, as batches of the schema of ``decoding``.
+
+    Ends when a record behind ``end`` arrives, at the end of the shard, or at its tip. The tip is
+    enough: an end that is a sequence number was received before, and an end that is a time has
+    passed, so everything up to the end is in the shard. Never ends because time has passed.
+
+    Args:
+        connection: Makes the calls.
+        stream_arn: The stream.
+        shard_id: The shard.
+        start: The position before the first record.
+        end: The last record, the time before which records arrived, or the end of the shard.
+        label: The shard, for messages.
+        clock: Measures pauses and the time without a good answer.
+        fail_on_data_loss: If False, a start that is no longer in the stream is logged as a warning,
+            and what is left of the range is read.
+        decoding: What to make of the records.
+
+    Raises:
+        DataLossError: The start is no longer in the stream.
+        KinesisConnectorError: A call was refused, or none succeeded for three minutes.
+    """
+    pages = _Pages(connection, stream_arn, shard_id, start, label, clock)
+    pages.fail_on_data_loss = fail_on_data_loss
+    at_tip = 0
+    warned = False
+    while True:
+        answer = await pages.next()
+        with label_protocol_errors(label):
+            records = decode_records(answer.records, pages.position, decoding)
+        if records is not None:
+            if records.misplaced and not warned:
+                logger.warning(MISPLACED_WARNING, label)
+                warned = True
+            batch = _up_to(records.batch, records.last, end)
+            if batch.num_rows:
+                yield batch
+            if batch.num_rows < records.batch.num_rows or _reaches(records.last, end):
+                return
+            pages.position = records.end
+        if pages.exhausted:
+            return
+        if answer.records or answer.behind_ms:
+            at_tip = 0
+            continue
+        at_tip += 1
+        if isinstance(end, ShardEnd):
+            if at_tip >= _MAX_EMPTY_ANSWERS:
+                raise ProtocolError(
+                    f"{label} was read to its end once, and now Kinesis says that more may come.",
+                    "Was the stream deleted and created again?",
+                )
+        elif at_tip >= (_EMPTY_ANSWERS_AT_A_TIME if isinstance(end, AtTimestamp) else 1):
+            return
+
+
+async def shard_is_drained(
+    connection: Connection,
+    stream_arn: str,
+    shard_id: str,
+    position: Position,
+    label: str,
+    clock: Clock,
+) -> bool:
+    """Return True if nothing lies behind ``position`` and nothing ever will.
+
+    The evidence is Kinesis' own: no record, and no next iterator.
+
+    Raises:
+        KinesisConnectorError: A call was refused, or none succeeded for three minutes. Then it is
+            not known.
+    """
+    pages = _Pages(connection, stream_arn, shard_id, position, label, clock)
+    while True:
+        answer = await pages.next()
+        with label_protocol_errors(label):
+            more = decode_records(answer.records, position) is not None
+        if more:
+            return False
+        if pages.exhausted:
+            return True
+        if not answer.behind_ms and not answer.records:
+            return False
+
+
+class _Pages:
+    """The answers of GetRecords for one shard, one after the other.
+
+    Waits between calls as the limits of a shard demand, and repeats calls that fail for a while.
+
+    Attributes:
+        position: Where to go on with a new iterator; set by the caller as it reads.
+        exhausted: True after the last page of the shard.
+        fail_on_data_loss: As :func:`read_range` has it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream_arn: str,
+        shard_id: str,
+        position: Position,
+        label: str,
+        clock: Clock,
+    ) -> None:
+        self.position = position
+        self.exhausted = False
+        self.fail_on_data_loss = True
+        self._lost: Position | None = None
+        self._connection = connection
+        self._stream_arn = stream_arn
+        self._shard_id = shard_id
+        self._label = label
+        self._clock = clock
+        self._iterator: str | None = None
+        self._not_before = clock.monotonic()
+
+    async def next(self) -> Page:
+        give_up = self._clock.monotonic() + _GIVE_UP_AFTER_S
+        failures = 0
+        while True:
+            try:
+                return await self._once()
+            except KinesisConnectorError as exc:
+                if exc.code == "ExpiredIteratorException":
+                    self._iterator = None  # a new one goes on behind the last record read
+                elif not exc.retryable:
+                    raise
+                if self._clock.monotonic() > give_up:
+                    raise
+                failures += 1
+                self._not_before = self._clock.monotonic() + random.uniform(
+                    GET_RECORDS_MIN_INTERVAL_S, min(_BACKOFF_CAP_S, 0.25 * 2 ** min(failures, 10))
+                )
+
+    async def _once(self) -> Page:
+        await asyncio.sleep(max(0.0, self._not_before - self._clock.monotonic()))
+        if self._iterator is None:
+            try:
+                self._iterator = await shard_iterator(
+                    self._connection,
+                    self._stream_arn,
+                    self._shard_id,
+                    TRIM_HORIZON if self.position == self._lost else self.position,
+                    self._label,
+                )
+            except InvalidRequestError as exc:
+                if self.position == self._lost or not refuses_position(exc, self.position):
+                    raise
+                self._give_up_position(exc)
+                return await self._once()
+        raw = await self._connection.call(
+            "GetRecords",
+            get_records_request(self._stream_arn, self._iterator, GET_RECORDS_MAX_RECORDS),
+            self._label,
+        )
+        self._not_before = self._clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
+        answer = parse_page(raw, self._label)
+        self._iterator = answer.following
+        self.exhausted = answer.following is None
+        return answer
+
+    def _give_up_position(self, refusal: InvalidRequestError) -> None:
+        """Go on at the oldest record; what was read already is dropped when it is decoded."""
+        loss = position_refused(
+            self._label, self.position, refusal.message, "reading what is left of the range"
+        )
+        loss.error.__cause__ = refusal
+        logger.warning("%s", loss.accept(fail_on_data_loss=self.fail_on_data_loss))
+        self._lost = self.position
+
+
+def _up_to(batch: pa.RecordBatch, last: int, end: Position) -> pa.RecordBatch:
+    if isinstance(end, AtTimestamp):
+        late = pc.index(pc.greater_equal(batch.column(3).cast(pa.int64()), end.ms * 1000), True)
+        return batch if late.as_py() < 0 else batch.slice(0, late.as_py())
+    if isinstance(end, (At, After)) and last > end.number:
+        return batch.slice(0, bisect_right(sequence_numbers(batch), end.number))
+    return batch
+
+
+def _reaches(last: int, end: Position) -> bool:
+    return isinstance(end, (At, After)) and last >= end.number
