@@ -230,7 +230,7 @@ class Consumer:
     def _blocked(self) -> Iterator[None]:
         """The last shard's lane does something that does not end."""
         go_on = threading.Event()
-        self._agent._runners[self.shards[-1]]._lane.submit(go_on.wait)  # type: ignore[arg-type]
+        self._agent._runners[self.shards[-1]]._executor.submit(go_on.wait)  # type: ignore[arg-type]
         try:
             yield
         finally:

@@ -1,7 +1,8 @@
-"""The shard agent: what reads the shards of one stream, their buffers and their Flight server.
+"""The agent itself: reads the shards of one stream, buffers their records and serves ranges.
 
-``AgentHost`` and ``ShardAgent`` are :class:`~kinesis_ds.agent.interface.Agents` and
-:class:`~kinesis_ds.agent.interface.Agent` in the process that asks.
+``EmbeddedAgents`` and ``ShardAgent`` are the :class:`~kinesis_ds.agent.interface.Agents` and the
+:class:`~kinesis_ds.agent.interface.Agent` of a source that has no agent processes. An agent process
+has an ``AgentHost`` and a ``ShardAgent`` for each stream, too.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from kinesis_ds.agent.efo.runner import SubscriptionRunner
 from kinesis_ds.agent.executor import DecodingThreads
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling.machine import Polling
-from kinesis_ds.agent.polling.runner import Poller
+from kinesis_ds.agent.polling.runner import PollingRunner
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.agent.range_server import RangeServer
 from kinesis_ds.aws.consumers import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
-from kinesis_ds.plan.held import Limits
+from kinesis_ds.plan.held import NO_LIMITS
 from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kinesis_ds.agent.runner import ShardRunner
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
-    from kinesis_ds.plan.held import Held
+    from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.position import Position
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
@@ -51,11 +52,14 @@ _MOST_THREADS = 4
 
 
 class AgentHost:
-    """What the agents of one process share: room for records, and the threads that decode them.
+    """Shared by the agents of one process: room for records, and the threads that decode them.
 
     Attributes:
-        news: Set when records came, or a shard ended or failed. Whoever looks clears it first.
-        moved: Set when any position moved, over silence too.
+        buffer_bytes: The bound of the pool.
+        pool: Room for the records of all agents.
+        threads: Where records are decoded.
+        news: Set when records came, or a shard ended or failed. Clear it before you look.
+        moved: Set when any position moved, also over silence. Clear it before you look.
     """
 
     def __init__(self, buffer_bytes: int, max_records: int = MAX_BUFFERED_RECORDS) -> None:
@@ -79,7 +83,7 @@ class AgentHost:
 
 
 class EmbeddedAgents(AgentHost):
-    """The agents of a source, in the process that asks, on its network loop."""
+    """The agents of a source in its own process and on its network loop."""
 
     def __init__(self, buffer_bytes: int, network: NetworkLoop, clock: Clock) -> None:
         super().__init__(buffer_bytes)
@@ -89,22 +93,22 @@ class EmbeddedAgents(AgentHost):
     def agent(
         self, options: AgentOptions, diagnose: Diagnose, changed: Callable[[], None]
     ) -> ShardAgent:
-        """An agent for a stream. Close it first."""
+        """Return a new agent for a stream. Close it before this."""
         return ShardAgent(options, self, self._network, self._clock, diagnose, changed)
 
     def statistics(self) -> dict[str, Any]:
-        """The state of the pool."""
+        """Return the state of the pool."""
         return {"pool": asdict(self.pool.statistics())}
 
 
 class ShardAgent:
-    """Reads the shards of a stream that it is assigned and serves ranges of them until closed.
+    """Reads the shards of one stream that it is assigned, and serves ranges of them, until closed.
 
-    ``assign``, ``mark_closed`` run on the network loop; everything else may be called from any
+    ``assign`` and ``mark_closed`` run on the network loop; everything else may be called from any
     thread.
 
     Args:
-        diagnose: Coroutine function, shard id to the error that explains its refusals, or None.
+        diagnose: Finds out why the service refuses a shard.
         changed: Called on the loop when a shard broke or ended.
         on_moved: Returns, for a shard id, what its buffer calls when it has moved; None: the buffer
             wakes who waits at the host.
@@ -135,6 +139,7 @@ class ShardAgent:
 
     @property
     def address(self) -> AgentAddress:
+        """Where tasks fetch ranges."""
         return self._server.address
 
     def assign(self, shard: Shard, position: Position) -> None:
@@ -163,7 +168,9 @@ class ShardAgent:
                 fail_on_data_loss=fail,
                 retention_s=options.retention_s,
             )
-            runner = Poller(context, polling, buffer, pool, executor, self._network, self._clock)
+            runner = PollingRunner(
+                context, polling, buffer, pool, executor, self._network, self._clock
+            )
         with self._lock:
             self._runners[shard.shard_id] = runner
         logger.info(
@@ -177,23 +184,23 @@ class ShardAgent:
             runner.handle(ShardClosed())
 
     def mark_closed(self, shard_id: str) -> None:
-        """ListShards shows the shard closed. On the network loop."""
+        """Note that ListShards shows the shard closed. On the network loop."""
         runner = self._runner(shard_id)
         if runner is not None:
             runner.handle(ShardClosed())
 
     def available(self) -> dict[str, Position]:
-        """Up to where each shard can be planned."""
+        """Return, by shard id, up to where the shard can be planned."""
         with self._lock:
             return {shard: runner.buffer.available for shard, runner in self._runners.items()}
 
     def buffer(self, shard_id: str) -> ShardBuffer | None:
-        """What is held of a shard; None for one that is not read here."""
+        """Return the buffer of a shard; None for one that is not read here."""
         runner = self._runner(shard_id)
         return runner.buffer if runner is not None else None
 
     def address_of(self, shard_id: str) -> AgentAddress | None:
-        """Where tasks get the ranges of a shard."""
+        """Return where tasks fetch the ranges of a shard; None if it is not read here."""
         return self.address if self._runner(shard_id) is not None else None
 
     # --- questions ------------------------------------------------------------------------------
@@ -201,19 +208,13 @@ class ShardAgent:
     def hold(
         self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
     ) -> Iterator[Held | None]:
-        """Look how much is held of each range, within its limits; None where not all of it is."""
-        for r, limit in zip(ranges, limits or (Limits(),) * len(ranges), strict=True):
+        """Yield how much is held of each range, within its limits; None where not all of it is."""
+        for r, limit in zip(ranges, limits or (NO_LIMITS,) * len(ranges), strict=True):
             runner = self._runner(r.shard_id)
             yield None if runner is None else runner.buffer.hold(r.start, r.end, limit)
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
-        """Where a reader that wants what arrived before ``until_ms`` stops, in the shards where
-        that is known.
-
-        Args:
-            until_ms: By the service's clock.
-            host_ms: The same moment, or a later one, by this machine's.
-        """
+        """Return where a reader stops that wants all that arrived before ``until_ms``."""
         with self._lock:
             runners = dict(self._runners)
         found = {shard: _target(r, until_ms, host_ms) for shard, r in runners.items()}
@@ -222,7 +223,7 @@ class ShardAgent:
     # --- what became of it ----------------------------------------------------------------------
 
     def free(self, positions: Mapping[str, Position]) -> None:
-        """Spark has committed up to these positions."""
+        """Drop what Spark has committed: by shard id, up to which position."""
         for shard_id, position in positions.items():
             runner = self._runner(shard_id)
             if runner is None:
@@ -233,12 +234,12 @@ class ShardAgent:
                 self._network.post(runner.handle, Stop())
 
     def failure(self) -> KinesisConnectorError | None:
-        """Why a shard will deliver nothing more, if one failed."""
+        """Return why a shard will deliver nothing more; None while none has failed."""
         with self._lock:
             return next((r.failure for r in self._runners.values() if r.failure is not None), None)
 
     def statistics(self) -> dict[str, Any]:
-        """Counters of each shard, as plain values."""
+        """Return the counters of each shard by its id, as plain values."""
         with self._lock:
             runners = dict(self._runners)
         return {
@@ -258,7 +259,7 @@ class ShardAgent:
         }
 
     def close(self) -> None:
-        """End what reads, and the server. Idempotent; loop and host stay their owner's."""
+        """Stop reading and serving. Idempotent. Loop and host are left to their owner."""
         if self._closed:
             return
         self._closed = True

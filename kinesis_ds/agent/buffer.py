@@ -1,9 +1,9 @@
-"""What an agent holds: per shard the records between *committed* and *available*.
+"""Holds the records of a shard from when they are decoded until Spark has committed them.
 
-Four positions a shard: *received* (off the network), *available* (decoded, here), *planned* (in an
-end offset that Spark has logged) and *committed* (Spark is done with it). Records enter at
-*available* and leave at *committed*, so any planned range can be served again and again. What all
-shards hold is bounded together, by their pool.
+A shard has four positions: *received* (read off the network), *available* (decoded, and here),
+*planned* (in an end offset that Spark has logged) and *committed* (Spark is done with it). Records
+enter at *available* and leave at *committed*, so any planned range can be served again and again.
+The pool bounds what all shards hold together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_ds.errors import AgentError
-from kinesis_ds.plan.held import Held, Limits
+from kinesis_ds.plan.held import NO_LIMITS, Held, Limits
 from kinesis_ds.plan.position import SHARD_END, After, At, AtTimestamp, Position, ShardEnd, precedes
 from kinesis_ds.wire.decode import Records, sequence_numbers
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OnMoved(Protocol):
-    """Called when *available* of a buffer has moved; ``news``: that brought records or the end."""
+    """A function to call when *available* has moved. With ``news``, records or the end came."""
 
     def __call__(self, *, news: bool) -> None: ...
 
@@ -86,8 +86,12 @@ class ShardBuffer:
         return self._start
 
     def append(self, records: Records | None, position: Position, reserved: int) -> None:
-        """Take decoded records and move *available*; turns the room ``reserved`` into what they
-        use.
+        """Add decoded records and move *available* to ``position``.
+
+        Args:
+            records: None where only the position moves.
+            reserved: Bytes that were reserved in the pool for the records. From now on they use as
+                many as their Arrow batch has.
         """
         if records is not None and not records.batch.num_rows:
             records = None  # an aggregate that belongs to another shard
@@ -116,7 +120,7 @@ class ShardBuffer:
             self._available = SHARD_END
         self._on_moved(news=True)
 
-    def hold(self, start: Position, end: Position, limits: Limits = Limits()) -> Held | None:  # noqa: B008
+    def hold(self, start: Position, end: Position, limits: Limits = NO_LIMITS) -> Held | None:
         """Return how much of ``(start, end]`` is within the limits, counted from its front.
 
         Records that share a sequence number are never parted: all of an aggregate is within a
@@ -156,8 +160,13 @@ class ShardBuffer:
         return Held(rows, nbytes, end, oldest_ms)
 
     def until(self, ms: int) -> Position | None:
-        """The position before the first record held that arrived at ``ms`` or later; None where
-        there is none.
+        """Return the position before the first record held that arrived at ``ms`` or later.
+
+        Args:
+            ms: In milliseconds since the epoch, by the service's clock.
+
+        Returns:
+            None when no such record is held.
         """
         with self._lock:
             chunks = list(self._chunks)
@@ -173,8 +182,9 @@ class ShardBuffer:
         return None
 
     def read(self, start: Position, end: Position) -> list[pa.RecordBatch]:
-        """The records in ``(start, end]``, in order. Freeing later does not disturb what was
-        returned.
+        """Return the records in ``(start, end]``, in order.
+
+        Freeing them later does not disturb what was returned.
 
         Raises:
             AgentError: The buffer does not hold all of the range.
@@ -203,7 +213,7 @@ class ShardBuffer:
             self._pool.close(self.pool_key)  # nothing will come: its share goes to the others
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all records and leave the pool."""
         with self._lock:
             nbytes = sum(chunk.nbytes for chunk in self._chunks)
             rows = sum(chunk.records.batch.num_rows for chunk in self._chunks)
@@ -211,11 +221,11 @@ class ShardBuffer:
         self._pool.change(self.pool_key, -nbytes, -rows)
         self._pool.close(self.pool_key)
 
-    # All below: with the lock held.
+    # --- with the lock held ---------------------------------------------------------------------
 
     def _holds(self, start: Position, end: Position) -> bool:
         if isinstance(end, AtTimestamp):
-            # Where that is, only reading tells, but for times up to which there was silence.
+            # Only reading tells where that is, except for times up to which there was silence.
             return start == self._start and end.ms <= self._silent_ms
         # Nor does a number tell whether it lies before the time at which this began.
         reaches_back = start == self._start or (
@@ -245,20 +255,18 @@ class ShardBuffer:
 
 
 def _payload_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of the data and the partition keys of a batch of records."""
     return _bytes_of(batch.column(0)) + _bytes_of(batch.column(1))
 
 
 def _bytes_of(column: pa.Array) -> int:
-    """Bytes of all values, from the offsets of the first and the last: a tenth of what Arrow's own
-    functions cost on the few rows of an event.
-    """
+    # From the offsets of the first and the last value: on the few rows of an event this costs a
+    # tenth of Arrow's own functions.
     offsets = memoryview(column.buffers()[1]).cast("i")
     return int(offsets[column.offset + len(column)] - offsets[column.offset])
 
 
 def _rows_within(batch: pa.RecordBatch, max_records: int | None, max_bytes: int | None) -> int:
-    """How many rows from the front lie within both limits, no sequence number parted."""
+    """Return how many rows from the front are within both limits, no sequence number parted."""
     rows: int = batch.num_rows if max_records is None else min(batch.num_rows, max_records)
     if max_bytes is not None:
         keys, data = (pc.fill_null(pc.binary_length(batch.column(i)), 0) for i in (0, 1))
@@ -271,7 +279,6 @@ def _rows_within(batch: pa.RecordBatch, max_records: int | None, max_bytes: int 
 
 
 def _rows_of_the_first(batch: pa.RecordBatch) -> int:
-    """How many rows share the sequence number of the first."""
     numbers = batch.column(2)
     first = numbers[0].as_py()
     rows = range(1, batch.num_rows)

@@ -1,6 +1,6 @@
-"""What the coordinator asks of the agents, whether they live in its process or in others.
+"""What the coordinator knows of the agents, whether they run in its process or in others.
 
-One :class:`Agents` for a source, one :class:`Agent` for each of its streams. Whoever plans asks
+A source has one :class:`Agents`, and one :class:`Agent` for each of its streams. Questions are
 about many ranges at once, since an agent in another process is a round trip away.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.ticket import AgentAddress
 
-    # Coroutine function: a shard's id to the error that explains its refusals, or None.
+    # Finds out why the service refuses a shard, given its id; returns None if nothing explains it.
     Diagnose = Callable[[str], Awaitable[KinesisConnectorError | None]]
 
 
 class Agent(Protocol):
-    """Reads the shards of a stream that it is assigned and serves ranges of them until closed."""
+    """Reads the shards of a stream that it is assigned, and serves ranges of them, until closed."""
 
     # --- on the network loop, never blocking ----------------------------------------------------
 
@@ -33,21 +33,21 @@ class Agent(Protocol):
         """Start reading a shard behind ``position``."""
 
     def mark_closed(self, shard_id: str) -> None:
-        """ListShards shows the shard closed."""
+        """Note that ListShards shows the shard closed."""
 
     # --- from any thread, never blocking --------------------------------------------------------
 
     def available(self) -> dict[str, Position]:
-        """Up to where each shard can be planned."""
+        """Return, by shard id, up to where the shard can be planned."""
 
     def failure(self) -> KinesisConnectorError | None:
-        """Why a shard will deliver nothing more, if one failed."""
+        """Return why a shard will deliver nothing more; None while none has failed."""
 
     def free(self, positions: Mapping[str, Position]) -> None:
-        """Spark has committed up to these positions."""
+        """Drop what Spark has committed: by shard id, up to which position."""
 
     def address_of(self, shard_id: str) -> AgentAddress | None:
-        """Where tasks get the ranges of a shard; None while nobody serves it."""
+        """Return where tasks fetch the ranges of a shard; None while nobody serves it."""
 
     # --- from any thread but the loop's; answered within a deadline -----------------------------
 
@@ -64,27 +64,29 @@ class Agent(Protocol):
         """
 
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
-        """Where a reader that wants what arrived before ``until_ms`` stops, in the shards where
-        that is known.
+        """Return where a reader stops that wants all that arrived before a moment.
 
         Args:
-            until_ms: By the service's clock.
-            host_ms: The same moment, or a later one, by this machine's.
+            until_ms: The moment by the service's clock, in milliseconds since the epoch.
+            host_ms: The same moment, or a later one, by this machine's clock.
+
+        Returns:
+            By shard id; without the shards of which it is not known yet.
         """
 
     def statistics(self) -> dict[str, Any]:
-        """Counters of each shard, as plain values."""
+        """Return the counters of each shard by its id, as plain values."""
 
     def close(self) -> None:
-        """End what reads. Idempotent."""
+        """Stop reading and serving. Idempotent."""
 
 
 class Agents(Protocol):
-    """The agents of a source and what they share: the bound of their buffers.
+    """The agents of a source, and the bound of their buffers, which they share.
 
     Attributes:
-        news: Set when records came, or a shard ended or failed. Whoever looks clears it first.
-        moved: Set when any position moved, over silence too.
+        news: Set when records came, or a shard ended or failed. Clear it before you look.
+        moved: Set when any position moved, also over silence. Clear it before you look.
     """
 
     news: threading.Event
@@ -93,16 +95,17 @@ class Agents(Protocol):
     def agent(
         self, options: AgentOptions, diagnose: Diagnose, changed: Callable[[], None]
     ) -> Agent:
-        """An agent for a stream. Close it first.
+        """Return a new agent for a stream. Close it before this.
 
         Args:
+            diagnose: Finds out why the service refuses a shard.
             changed: Called on the loop when a shard broke or ended.
         """
 
     def statistics(self) -> dict[str, Any]:
-        """The state of the shared buffer as ``pool``, and of the processes, where there are any,
-        as ``processes``.
+        """Return the state of the shared buffer as ``pool`` and that of the agent processes, if
+        there are any, as ``processes``.
         """
 
     def close(self) -> None:
-        """End what the agents share. Idempotent, never raises."""
+        """Close what the agents share. Idempotent, never raises."""

@@ -1,9 +1,9 @@
-"""Room for the messages and records of all shards of an agent: one bound in bytes.
+"""Bounds the memory of all shards of a process together, in bytes and in records.
 
-Half of it is split into equal guaranteed shares, the other half is lent to whoever needs more: a
-hot shard gets room, and cannot take an idle shard's share. A message that is larger than a share
-and all that can be lent has its turn, too: behind it all wait. Room is asked for *before* a message
-is read off the socket, with a callback that never blocks.
+Half of the bytes are split into equal guaranteed shares, the other half is lent to shards that need
+more: a hot shard gets room, and cannot take an idle shard's share. A message that is larger than a
+share and all that can be lent has its turn, too: everybody waits behind it. Room is asked for
+*before* a message is read off the socket, with a callback that never blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PoolStatistics:
-    """State of a pool: bytes and records held, their bounds and peak, shards waiting for room."""
+    """The state of a pool.
+
+    Attributes:
+        used_bytes: Bytes held and reserved now.
+        limit_bytes: The bound of ``used_bytes``.
+        peak_bytes: The most that ``used_bytes`` has been.
+        used_records: Records held now.
+        limit_records: No room is given while so many records are held.
+        waiting: Shards that wait for room.
+    """
 
     used_bytes: int
     limit_bytes: int
@@ -40,7 +49,11 @@ class _Waiter:
 
 
 class BufferPool:
-    """Room for the messages and records of all shards of an agent. Thread-safe."""
+    """Room for the messages and records of all shards of a process. Thread-safe.
+
+    Shards are known by a key that is unique among all streams, see
+    :attr:`~kinesis_ds.agent.context.ShardContext.pool_key`.
+    """
 
     def __init__(self, limit_bytes: int, limit_records: int = MAX_BUFFERED_RECORDS) -> None:
         self._limit_bytes = limit_bytes
@@ -74,11 +87,16 @@ class BufferPool:
             waiter.granted()
 
     def request(self, shard: str, nbytes: int, granted: Callable[[], None]) -> bool:
-        """Ask for room. True: it is reserved. False: ``granted`` is called, from any thread, once
-        it is.
+        """Ask for ``nbytes`` of room.
 
-        Each shard has at most one request waiting. ``granted`` must not block. A shard that was
-        closed is never given any.
+        Each shard has at most one request waiting. A shard that was closed is given none.
+
+        Args:
+            granted: Called from any thread when room that was not there at once is reserved. Must
+                not block.
+
+        Returns:
+            True if the room is reserved now; then ``granted`` is not called.
         """
         with self._lock:
             if shard not in self._used:
@@ -90,8 +108,10 @@ class BufferPool:
             return False
 
     def withdraw(self, shard: str) -> bool:
-        """Take back the shard's waiting request; False if there is none (it may have been
-        granted).
+        """Take back the shard's waiting request.
+
+        Returns:
+            False if there is none; it may have been granted.
         """
         with self._lock:
             before = len(self._waiters)
@@ -114,6 +134,7 @@ class BufferPool:
             waiter.granted()
 
     def statistics(self) -> PoolStatistics:
+        """Return the state of the pool."""
         with self._lock:
             return PoolStatistics(
                 self._total,
@@ -125,11 +146,11 @@ class BufferPool:
             )
 
     def used(self, shard: str) -> int:
-        """Bytes held for a shard."""
+        """Return the bytes that a shard holds or has reserved."""
         with self._lock:
             return self._used.get(shard, 0)
 
-    # All below: with the lock held.
+    # --- with the lock held ---------------------------------------------------------------------
 
     def _fits(self, shard: str, nbytes: int, ahead: Collection[_Waiter]) -> bool:
         if any(self._exceeds_loans(w.nbytes) for w in ahead):
@@ -151,7 +172,7 @@ class BufferPool:
         )
 
     def _exceeds_loans(self, nbytes: int) -> bool:
-        """Whether a request is larger than its shard's share and all that can be lent together."""
+        """Return whether a request is larger than a share and all that can be lent together."""
         return nbytes > self._share + self._limit_bytes // 2
 
     def _over(self, used: int) -> int:

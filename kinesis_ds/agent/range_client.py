@@ -1,4 +1,4 @@
-"""Asks an agent for a range; for read tasks."""
+"""Fetches a range from an agent, in a read task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEPT_CLIENTS = MAX_AGENT_PROCESSES
 def stream_range(
     address: AgentAddress, shard_id: str, start: Position, end: Position
 ) -> Iterator[pa.RecordBatch]:
-    """The records in ``(start, end]`` from an agent, as batches of ``RECORD_SCHEMA``.
+    """Yield the records in ``(start, end]`` from an agent, as batches of ``RECORD_SCHEMA``.
 
     Raises:
         AgentError: The agent is gone, refuses, does not hold the range, or broke off. Batches
@@ -50,7 +50,7 @@ def stream_range(
 
 
 class _Clients:
-    """Connections kept between the tasks of a Python worker. Not shared across a fork."""
+    """Keeps connections between the tasks of a Python worker. Not shared across a fork."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()

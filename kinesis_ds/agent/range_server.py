@@ -1,4 +1,4 @@
-"""Serves exact ranges of the buffers over Arrow Flight."""
+"""Serves exact ranges of the buffers to read tasks, over Arrow Flight."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class RangeServer:
 
     Args:
         host: Address to listen on.
-        buffer: Shard id to its buffer; raises AgentError for a shard that is not here.
+        buffer: Returns the buffer of a shard id; raises AgentError for a shard that is not here.
+
+    Attributes:
+        address: Where it listens, with the token.
     """
 
     def __init__(self, host: str, buffer: Callable[[str], ShardBuffer]) -> None:
@@ -48,10 +51,10 @@ class RangeServer:
         logger.info("agent listens uri=%s", self.address.uri)
 
     def close(self) -> None:
-        """Stop serving; ranges under way are cut off, and their tasks read them from Kinesis.
+        """Stop serving. Ranges under way are cut off, and their tasks read them from Kinesis.
 
-        Flight's own shutdown waits until every range under way has been taken, and a task whose
-        consumer stands still takes nothing. So it is waited for a moment only. Idempotent.
+        Flight's own shutdown waits until every range under way has been fetched, and a task whose
+        consumer stands still fetches nothing. So this waits only a moment for it. Idempotent.
         """
         if self._server.closing.is_set():
             return
@@ -101,7 +104,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def merge_small(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same records in the same order, with runs of small batches joined into larger ones."""
+    """Yield the same records in the same order; small neighbours are joined to larger batches."""
     run: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""What runs a shard, whichever way it is read: performs what a pure machine decides."""
+"""Reads one shard: performs what its machine decides. Common to both ways of reading."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class ShardRunner:
-    """One shard being read. All methods run on the network loop, unless they say otherwise.
+    """Reads one shard. All methods run on the network loop, unless they say otherwise.
 
     Attributes:
-        buffer, counters: What came of it.
-        failure: Why nothing more will come, if so.
+        context: What it knows about the shard.
+        machine: Decides what to do.
+        buffer: Where the records go.
+        counters: What happened so far.
+        failure: Why nothing more will come; None while reading goes on.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class ShardRunner:
 
     @property
     def state(self) -> str:
-        """Of the machine, in a word; from any thread."""
+        """The machine's state as statistics name it; from any thread."""
         return str(self.machine.state.value)
 
     def start(self) -> None:
@@ -108,7 +111,7 @@ class ShardRunner:
         return task
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        """A task that crashed is a shard that stands still: the query must fail, not wait."""
+        # A task that crashed is a shard that stands still: the query must fail, not wait.
         if not task.cancelled() and (exc := task.exception()) is not None and self.failure is None:
             self.failure = InternalError(
                 f"{self.context.label}: {task.get_name()} ended with {type(exc).__name__}: {exc}.",
@@ -125,7 +128,7 @@ class ShardRunner:
         try:
             error = await self.context.diagnose(self.context.shard.shard_id)
         except KinesisConnectorError as exc:
-            # A senseless answer explains nothing. An endpoint that is no Kinesis at all is told by
-            # what it answers to the calls that read.
+            # A senseless answer explains nothing. An endpoint that is no Kinesis at all is found
+            # out by its answers to the calls that read.
             error = None if exc.retryable or isinstance(exc, ProtocolError) else exc
         self.handle(Diagnosed(generation, error))

@@ -26,6 +26,9 @@ class Limits(NamedTuple):
     at_least_one: bool = False
 
 
+NO_LIMITS = Limits()
+
+
 class Held(NamedTuple):
     """How much an agent holds of a range, within the limits of the question.
 

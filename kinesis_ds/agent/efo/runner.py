@@ -1,4 +1,4 @@
-"""Performs one shard's subscription: the instructions of ``subscription`` on a real network."""
+"""Reads one shard with SubscribeToShard: performs the instructions of ``efo/machine``."""
 
 from __future__ import annotations
 
@@ -56,17 +56,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SUBSCRIBE_TIMEOUT_S = 60.0
-# A message that is no longer, and the last that came, is decoded on the loop. A heartbeat has some
-# 200 bytes; to wake a thread for it, and the loop by that, takes three times as long as it does.
+# A message that is no longer than this, and the last that came, is decoded on the loop. A heartbeat
+# has some 200 bytes; waking a thread for it, and then the loop again, takes three times as long as
+# decoding it.
 _AT_ONCE_BYTES = 2048
-# What of a shard waits to be decoded, at most, and one message more. Messages are paid for in the
-# pool, but their memory comes from elsewhere than that of records and is not given back for those:
-# with a network faster than the decoders it would be taken twice.
+# So much of a shard waits to be decoded at most, and one message more. Messages are paid for in the
+# pool, but their memory does not become that of the records: with a network faster than the
+# decoders, memory would be taken twice.
 _MAX_UNDECODED_BYTES = 512 * 1024
 
 
 class SubscriptionRunner(ShardRunner):
-    """One shard's subscription, alive. All methods but :meth:`decode` run on the network loop."""
+    """Reads one shard with subscriptions. All but :meth:`decode` runs on the network loop."""
 
     machine: Subscription
 
@@ -82,8 +83,8 @@ class SubscriptionRunner(ShardRunner):
     ) -> None:
         super().__init__(context, machine, buffer, pool, executor, network, clock)
         self._connection_task: asyncio.Task[None] | None = None
-        # The executor's own: where the next event is expected to go on, and the generation of which
-        # nothing more may be used, because one of its events could not be.
+        # Used by the executor only: the position behind the last event, and the generation of which
+        # nothing more may be used because one of its events could not be.
         self._received: Position = machine.position
         self._spoilt = 0
         self._undecoded = Undecoded(network)
@@ -110,9 +111,7 @@ class SubscriptionRunner(ShardRunner):
                 super()._perform(instruction)
 
     def _await_room(self) -> None:
-        key = self._pool_key
-
-        needed = self._starved_for
+        key, needed = self._pool_key, self._starved_for
 
         def resume() -> None:
             self._pool.change(key, -needed, 0)
@@ -124,7 +123,7 @@ class SubscriptionRunner(ShardRunner):
     # --- one connection -------------------------------------------------------------------------
 
     async def _stream(self, generation: int, position: Position) -> None:
-        """Open a subscription and carry its messages to the executor until it ends."""
+        """Open a subscription and hand its messages to the executor until it ends."""
         connection = self._network.connection
         context = self.context
         opened = False
@@ -260,7 +259,10 @@ class SubscriptionRunner(ShardRunner):
             self._undecoded.done(message.size)
 
     def decode(self, generation: int, message: Message) -> None:
-        """Check, decode and buffer one message. Runs in the shard's executor."""
+        """Check, decode and buffer one message. Runs in the shard's executor, so maybe on a thread.
+
+        A message that cannot be used ends the connection: those behind it must not be used either.
+        """
         size = message.size
         try:
             if generation == self._spoilt or generation != self.machine.generation:
@@ -315,7 +317,7 @@ class SubscriptionRunner(ShardRunner):
             )
 
     def _next_position(self, event: Event) -> Position:
-        """Where to go on after an event.
+        """Return where to go on after an event.
 
         A continuation is taken only when it can be resumed from: some servers send "0" before the
         first record. While everything that arrives is older than the wanted time, the position
@@ -342,7 +344,7 @@ class SubscriptionRunner(ShardRunner):
         return current
 
     def _seen_ms(self, event: Event) -> int:
-        """The moment up to which the shard is known, ms since the epoch. Never steps back."""
+        """Return up to which moment the shard is known, in ms since the epoch. Never steps back."""
         arrived_ms = event.records.end.seen_ms if event.records is not None else None
         if arrived_ms is None:
             arrived_ms = int(self._clock.wall() * 1000) - event.millis_behind
@@ -350,7 +352,7 @@ class SubscriptionRunner(ShardRunner):
         return max(before or 0, arrived_ms)
 
     def _abandon(self, generation: int, error: KinesisConnectorError) -> None:
-        """An event could not be used: end the connection at what was accepted before it."""
+        """End the connection behind the last event that could be used."""
         self.counters.count(error)
         if generation == self.machine.generation:
             if self._connection_task is not None:

@@ -1,4 +1,4 @@
-"""Polls one shard: performs the instructions of ``polling`` on a real network."""
+"""Reads one shard with GetRecords: performs the instructions of ``polling/machine``."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 _TIMES_LAG_MS = 60_000
 
 
-class Poller(ShardRunner):
-    """One shard, polled. All methods but :meth:`decode` run on the network loop."""
+class PollingRunner(ShardRunner):
+    """Reads one shard with GetRecords. All but :meth:`decode` runs on the network loop."""
 
     machine: Polling
 
@@ -65,7 +65,7 @@ class Poller(ShardRunner):
         # Asked for and not given yet, since when; then given, and not yet with a call.
         self._asking_since: float | None = None
         self._room: _Reserved | None = None
-        # The executor's own: behind what it has decoded.
+        # Used by the executor only: the position behind what it has decoded.
         self._received: Position = machine.position
 
     def _perform(self, instruction: Instruction) -> None:
@@ -86,10 +86,10 @@ class Poller(ShardRunner):
     # --- room -----------------------------------------------------------------------------------
 
     def _ask_room(self, generation: int, nbytes: int, least: int) -> None:
-        """Reserve room for the next answer: what is there of ``nbytes``, or ``least`` once it is.
+        """Reserve room for the next answer: up to ``nbytes`` now, or wait for ``least``.
 
-        While there is none, only this shard stands still. It never waits for more than it must: its
-        own share of the pool is there for it whatever the others hold.
+        Only this shard stands still while there is no room. It never waits for more than ``least``:
+        its own share of the pool is there for it, whatever the others hold.
         """
         key = self._pool_key
         self._asking_since = self._clock.monotonic()
@@ -177,7 +177,7 @@ class Poller(ShardRunner):
         )
 
     async def _take_in(self, answer: Answer, room: _Reserved) -> bytes | int:
-        """The whole answer; or its size, as far as known, when there is no room for it."""
+        """Return the whole answer; or its size, as far as known, if there is no room for it."""
         if answer.length is not None and not room.grow(answer.length):
             return answer.length
         chunks: list[bytes] = []
@@ -199,7 +199,7 @@ class Poller(ShardRunner):
     # --- decoding -------------------------------------------------------------------------------
 
     def decode(self, generation: int, body: bytes, room: _Reserved, served_ms: int | None) -> None:
-        """Check, decode and buffer one answer. Runs in the shard's executor."""
+        """Check, decode and buffer one answer. Runs in the shard's executor, on a thread."""
         if self.machine.state is not ShardState.DECODING or generation != self.machine.generation:
             room.give_back()  # stopped meanwhile
             return
@@ -244,12 +244,13 @@ class Poller(ShardRunner):
     def _position_behind(
         self, page: Page, records: Records | None, served_ms: int | None
     ) -> Position:
-        """Where the shard is read to after an answer.
+        """Return up to where the shard is read after an answer.
 
-        Where nothing new came the number stays, as there is none to say more. But the shard is now
-        known to hold nothing up to the moment of the answer, less how far that is behind the tip.
-        By the service's clock: records arrive by that one, not by ours. A start at a time moves on
-        with it, at a distance, so that a query that waits for its first record does not grow old.
+        Where nothing new came, the sequence number stays. But the shard is now known to hold
+        nothing up to the moment of the answer, less how far the answer is behind the tip; by the
+        service's clock, not ours, as records arrive by that one. A start at a time moves on with
+        that moment, at a distance, so that the start of a query that waits for its first record
+        does not expire.
         """
         current = self._received
         if records is not None:
@@ -265,7 +266,7 @@ class Poller(ShardRunner):
 
 
 class _Reserved:
-    """Room in the pool that one answer has."""
+    """Room in the pool for one answer."""
 
     def __init__(self, pool: BufferPool, pool_key: str, size: int) -> None:
         self.size = size
@@ -273,7 +274,7 @@ class _Reserved:
         self._pool_key = pool_key
 
     def grow(self, size: int) -> bool:
-        """Have room for this much, unless the pool has no more just now. Never waits."""
+        """Reserve ``size`` bytes in all. Never waits; False if the pool has less just now."""
         more = size - self.size
         if more <= 0:
             return True
@@ -286,17 +287,17 @@ class _Reserved:
         return True
 
     def give_back(self) -> None:
-        """Let others have it. Idempotent."""
+        """Return the room to the pool. Idempotent."""
         size, self.size = self.size, 0
         self._pool.change(self._pool_key, -size, 0)
 
 
 def _nothing() -> None:
-    """Nobody waits for more room than can be had at once."""
+    """Do nothing: nobody waits for room that is not there at once."""
 
 
 def _payload(page: Page) -> int:
-    """Bytes of data and partition keys, about: what the service counts against the shard."""
+    """Return about how many bytes of data and keys the service counts against the shard."""
     return sum(
         len(record["Data"]) * 3 // 4 + len(record.get("PartitionKey") or "")
         for record in page.records

@@ -48,7 +48,7 @@ def test_a_shard_whose_decoder_hangs_is_read_no_further(
     go_on = threading.Event()
     try:
         agent.assign(FIRST)
-        agent.agent._runners[FIRST]._lane.submit(lambda: go_on.wait(60) and None)
+        agent.agent._runners[FIRST]._executor.submit(lambda: go_on.wait(60) and None)
         agent.assign(SECOND)
         eventually(lambda: agent.shard(FIRST)["held_bytes"] > MIB // 2, "some of it came")
 

@@ -16,7 +16,7 @@ from kinesis_ds.agent.context import AgentOptions, ShardContext
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling import runner as poller_module
 from kinesis_ds.agent.polling.machine import Polling
-from kinesis_ds.agent.polling.runner import Poller
+from kinesis_ds.agent.polling.runner import PollingRunner
 from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.aws.connection import Answer
 from kinesis_ds.aws.errors import service_error
@@ -172,7 +172,7 @@ class Bench:
         self.diagnosed = 0
         options = AgentOptions("orders", "arn", "", 30.0, True, "127.0.0.1", deaggregate=False)
         context = ShardContext(options, Shard("s"), self._nothing_found, self._changed)
-        self.runner = Poller(
+        self.runner = PollingRunner(
             context,
             Polling(
                 context.label,
