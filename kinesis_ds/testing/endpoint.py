@@ -127,13 +127,10 @@ class Endpoint:
         try:
             self._check_session(call.access_key)
             actions, in_stream = self.script.on_call(call.target, self._clock.wall())
-            outcome = await self._act(call, actions, in_stream, reply, note)
+            await self._act(call, actions, in_stream, reply, note)
         except ServiceError as exc:
             note(exc.code)
             await self._refuse(reply, exc)
-        else:
-            if outcome:
-                note(outcome)
 
     def _check_session(self, access_key: str) -> None:
         if self.session_ends.get(access_key, float("inf")) <= self._clock.wall():
@@ -148,8 +145,12 @@ class Endpoint:
         in_stream: StreamFaults,
         reply: Reply,
         note: Callable[[str], None],
-    ) -> str:
-        """Answer a call, and return how it went; empty when that was noted already."""
+    ) -> None:
+        """Answer a call, with the faults that strike it, and note how it went.
+
+        Raises:
+            ServiceError: The call is refused. That is not noted yet.
+        """
         afterwards: list[CallAction] = []
         for action in actions:
             match action:
@@ -159,34 +160,37 @@ class Endpoint:
                     # Noted before the answer: whoever has the answer may look for the call.
                     note("AnswerWith")
                     await self._answer(reply, action.status, action.body, action.content_type)
-                    return ""
-                case NoAnswer(performed=False):
-                    note("NoAnswer")
-                    await asyncio.get_running_loop().create_future()
-                case Disconnect(performed=False):
-                    reply.tear()
-                    return "Disconnect"
-                case Delay(performed=False):
-                    await self._changes.sleep(action.seconds)
+                    return
+                case NoAnswer() | Disconnect() | Delay() if not action.performed:
+                    if not await self._obstruct(action, reply, note):
+                        return
                 case _:
                     afterwards.append(action)
         if call.target.operation == "SubscribeToShard":
             await self._subscribe(call, afterwards, in_stream, reply, note)
-            return ""
+            return
         answer = self._perform(call, afterwards)
         for action in afterwards:
-            match action:
-                case NoAnswer():
-                    note("NoAnswer")
-                    await asyncio.get_running_loop().create_future()
-                case Disconnect():
-                    reply.tear()
-                    return "Disconnect"
-                case Delay():
-                    await self._changes.sleep(action.seconds)
+            if not await self._obstruct(action, reply, note):
+                return
         note("+".join(type(a).__name__ for a in afterwards) or "ok")
         await self._answer(reply, 200, orjson.dumps(answer))
-        return ""
+
+    async def _obstruct(
+        self, action: CallAction, reply: Reply, note: Callable[[str], None]
+    ) -> bool:
+        """Keep an answer back as a fault says, if it says so; return whether it may be sent."""
+        match action:
+            case NoAnswer():
+                note("NoAnswer")
+                await asyncio.get_running_loop().create_future()
+            case Disconnect():
+                reply.tear()
+                note("Disconnect")
+                return False
+            case Delay():
+                await self._changes.sleep(action.seconds)
+        return True
 
     def _perform(self, call: ReceivedCall, actions: list[CallAction]) -> dict[str, Any]:
         """Let a call take effect, and return its answer."""
@@ -266,14 +270,8 @@ class Endpoint:
         self._changes.wake(key)  # whoever held the shard has been taken over
         try:
             for action in afterwards:
-                match action:
-                    case NoAnswer():
-                        await asyncio.get_running_loop().create_future()
-                    case Disconnect():
-                        reply.tear()
-                        return
-                    case Delay():
-                        await self._changes.sleep(action.seconds)
+                if not await self._obstruct(action, reply, lambda outcome: None):
+                    return
             content_type = {"Content-Type": "application/vnd.amazon.eventstream"}
             await reply.start(200, content_type | self._headers())
             writer = EventStreamWriter(

@@ -64,13 +64,13 @@ def run(
         except KinesisConnectorError as exc:
             connection.sendall(encode(messages.Failed(exc)))
             return 1
-        host = _Host(connection, hello, network, clock or SystemClock())
+        process = _AgentProcess(connection, hello, network, clock or SystemClock())
         try:
             for message in received:
-                host.handle(message)
+                process.handle(message)
         finally:
             _exit_later()
-            host.close()
+            process.close()
             network.close()
     except OSError:  # the parent is gone
         return 1
@@ -91,7 +91,7 @@ def _exit_later() -> None:
     alarm.start()
 
 
-class _Host:
+class _AgentProcess:
     """The agents of the process. Does what each message asks, on the process's main thread."""
 
     def __init__(
