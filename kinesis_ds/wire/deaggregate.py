@@ -67,13 +67,13 @@ class Aggregate:
 
 @dataclass
 class UserRecords:
-    """The rows of several Kinesis records, some of them aggregates. All lists have the same length.
+    """The rows of several Kinesis records, some of them aggregates. Lists have one item a row.
 
     Attributes:
         keys, hash_keys, data: Partition key, explicit hash key and data of each row.
         sub_numbers: The index of each row in its aggregate, from 0; 0 in a plain record.
         origin: The index of the Kinesis record that each row came from.
-        ids: The record id of each row; not complete unless metadata are wanted.
+        ids: The record id of each row. Without metadata it is not complete and not used.
         misplaced: The number of user records left out because they belong to another shard.
     """
 
