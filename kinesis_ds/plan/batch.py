@@ -1,7 +1,7 @@
-"""Which ranges a batch read has in a stream. Pure.
+"""The ranges that a batch read, or a batch of ``Trigger.Once``, has in a stream. Pure.
 
-The positions that a user names cut the stream's shards in two: what a named shard came from lies
-before the cut, what came from it lies behind.
+The positions that a user gives cut the stream in two: the ancestors of a named shard lie before the
+cut, its descendants behind.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kinesis_ds.errors import OptionError
+from kinesis_ds.plan.lineage import ancestors, descendants
 from kinesis_ds.plan.position import (
     SHARD_END,
     TRIM_HORIZON,
@@ -24,7 +25,7 @@ from kinesis_ds.plan.ranges import ShardRange
 from kinesis_ds.plan.start import Latest, first_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import End, Start
@@ -34,15 +35,17 @@ _SHOWN = 10
 
 
 def batch_ranges(start: Start, end: End, listed: ShardMap, now_ms: int) -> list[ShardRange]:
-    """The ranges of a batch from ``start`` to ``end``, by shard id.
+    """Return the ranges of a batch from ``start`` to ``end``, sorted by shard id.
 
     Args:
-        listed: The shards of the stream, listed when every moment that ends the batch had passed:
-            a shard that is not in it holds nothing that arrived earlier.
-        now_ms: What ``latest`` means.
+        start: Where the batch starts in the stream.
+        end: Where it ends.
+        listed: The shards of the stream. List them when every moment that ends the batch has
+            passed: then a shard that is missing holds nothing that arrived earlier.
+        now_ms: What ``latest`` means, in milliseconds since the epoch.
 
     Raises:
-        OptionError: The positions are of other shards, or say too little of these.
+        OptionError: The positions belong to other shards, or some shards have none.
     """
     starts = first_positions(start, listed, now_ms)
     if isinstance(start, Mapping):
@@ -69,7 +72,7 @@ def _end_of(shard_id: str, end: Position | Latest, listed: ShardMap, now_ms: int
 def _cut(
     named: Mapping[str, Position | Latest], listed: ShardMap, now_ms: int
 ) -> dict[str, Position]:
-    """The end of each shard. What came from a named shard is behind the cut, and has none."""
+    """Return the end of each shard. The descendants of named shards are not read and have none."""
     ends = {shard_id: _end_of(shard_id, end, listed, now_ms) for shard_id, end in named.items()}
     open_ended = [
         s for s, end in ends.items() if isinstance(end, ShardEnd) and not listed[s].closed
@@ -79,12 +82,7 @@ def _cut(
             f"endingPosition is SHARD_END for {_names(open_ended)}, which Kinesis has not closed.",
             "Use LATEST to read all they hold by now.",
         )
-    before = _related(ends, {s: shard.parents for s, shard in listed.items()}) & listed.keys()
-    children: dict[str, list[str]] = {}
-    for shard in listed.values():
-        for parent in shard.parents:
-            children.setdefault(parent, []).append(shard.shard_id)
-    behind = _related(ends, children)
+    before, behind = ancestors(ends, listed), descendants(ends, listed)
     unclear = [s for s in listed if s not in ends and (s in before) == (s in behind)]
     if unclear:
         raise OptionError(
@@ -110,18 +108,6 @@ def _check_numbers(option: str, named: Mapping[str, Position | Latest], listed: 
         )
 
 
-def _related(shards: Collection[str], relations: Mapping[str, Iterable[str]]) -> set[str]:
-    """What a relation leads to, over any number of steps."""
-    found: set[str] = set()
-    unseen = list(shards)
-    while unseen:
-        for other in relations.get(unseen.pop(), ()):
-            if other not in found:
-                found.add(other)
-                unseen.append(other)
-    return found
-
-
 def _names(shards: Collection[str]) -> str:
     first = ", ".join(sorted(shards)[:_SHOWN])
     more = f" and {len(shards) - _SHOWN} more" if len(shards) > _SHOWN else ""
@@ -131,11 +117,12 @@ def _names(shards: Collection[str]) -> str:
 def everything_until(
     start: Mapping[str, Position], listed: ShardMap, until_ms: int
 ) -> dict[str, Position]:
-    """The end of a batch that takes all there is: a time in open shards, the end of closed ones.
+    """Return where a batch of all records ends: a time in open shards, the end of closed ones.
 
     Args:
-        start: Where the batch starts; a shard that is not in it starts at its oldest record.
-        until_ms: A time that has passed, in milliseconds since the epoch.
+        start: Where the batch starts. A shard that is not in it starts at its oldest record.
+        listed: The shards of the stream.
+        until_ms: The time, which has passed, in milliseconds since the epoch.
     """
     known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
     ends = {s: p for s, p in start.items() if not isinstance(p, ShardEnd) or s in known}

@@ -1,4 +1,4 @@
-"""The form in which the records of a shard are wanted. Pure."""
+"""How the records of a shard are decoded: options for agents and tasks. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the records of one shard are decoded, by its agent and by a task that reads them itself.
+    """Options for decoding the records of one shard, in an agent or in a task.
 
     Attributes:
-        hash_range: First and last hash key of the shard. None where they are not known: then no
-            user record of an aggregate counts as another shard's.
-        deaggregate: Take aggregates of the KPL apart into the user records they were made of.
-        metadata: Add the columns of ``METADATA_SCHEMA``.
+        hash_range: First and last hash key of the shard, both included. User records of an
+            aggregate with another hash key belong to another shard and are left out. None: the
+            range is not known, and none is left out.
+        deaggregate: True: take aggregates of the KPL apart into user records.
+        metadata: True: add the columns of ``METADATA_SCHEMA``.
     """
 
     hash_range: tuple[int, int] | None = None

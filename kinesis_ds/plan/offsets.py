@@ -38,7 +38,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class InitialOffset:
-    """The offset before the first batch."""
+    """The offset before the first batch of a query."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,12 @@ class StreamOffset:
     Attributes:
         name: The stream's name.
         arn: The stream's ARN.
-        created_ms: When the stream was created. A stream deleted and created again differs here.
-        consumer: Name (or ARN) of the enhanced fan-out consumer.
-        shards: Position by shard id. A shard at its end stays as a tombstone while it is listed.
-        start: Where the batch that ends here starts, if no offset before it says so, else None.
+        created_ms: When the stream was created, in milliseconds since the epoch. A stream that was
+            deleted and created again differs here.
+        consumer: Name or ARN of the enhanced fan-out consumer.
+        shards: Position by shard id. A shard at its end stays in it while the stream lists it.
+        start: Where the batch that ends here starts, by shard id, if no offset before it says so;
+            else None.
     """
 
     name: str
@@ -62,16 +64,21 @@ class StreamOffset:
     start: Mapping[str, Position] | None = None
 
     def with_shards(self, shards: Mapping[str, Position]) -> StreamOffset:
-        """The offset behind this one."""
+        """Return an offset of the same stream with other positions."""
         return replace(self, shards=dict(shards), start=None)
 
     def ended(self, shard_id: str) -> bool:
+        """Return True if a shard was read to its end."""
         return isinstance(self.shards.get(shard_id), ShardEnd)
 
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """Positions in all streams of a source, by ARN."""
+    """Positions in all streams of a source.
+
+    Attributes:
+        streams: The positions in each stream, by its ARN.
+    """
 
     streams: Mapping[str, StreamOffset]
 
@@ -80,7 +87,7 @@ Offset = InitialOffset | SourceOffset
 
 
 def encode_offset(offset: Offset) -> dict[str, Any]:
-    """Offset to the JSON-able form of the current version."""
+    """Return an offset as a dictionary of strings, integers and dictionaries, for JSON."""
     if isinstance(offset, InitialOffset):
         return {"v": VERSION, "initial": 1}
     return {
@@ -99,10 +106,10 @@ def encode_offset(offset: Offset) -> dict[str, Any]:
 
 
 def decode_offset(raw: object) -> Offset:
-    """Read an offset of this or an older version.
+    """Return the offset that :func:`encode_offset` of this or an older version wrote.
 
     Raises:
-        OffsetError: Not an offset of this connector, damaged, or written by a newer version.
+        OffsetError: It is no offset of this connector, or damaged, or of a newer version.
     """
     if not isinstance(raw, dict) or type(raw.get("v")) is not int or raw["v"] < 1:
         raise OffsetError(

@@ -1,8 +1,8 @@
-"""Where a reader stands in one shard. Pure values.
+"""Positions: where a reader stands in one shard. Pure values.
 
 A position names the gap *before* the next record to read. Sequence numbers are kept as the strings
-the service gave (some servers pad them) and compared as integers, never by equality with a record:
-they have gaps.
+that the service gave (some servers pad them) and compared as integers. They have gaps, so a
+position is never compared for equality with a record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ class TrimHorizon:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """Before the first record that arrived at ``ms`` (milliseconds since the epoch) or later."""
+    """Before the first record that arrived at a time or later.
+
+    Attributes:
+        ms: The time, in milliseconds since the epoch.
+    """
 
     ms: int
 
@@ -33,13 +37,17 @@ class AtTimestamp:
 
 @dataclass(frozen=True)
 class At:
-    """Before the record with this sequence number. Only ever where a user told a query to start."""
+    """Before the record with this sequence number. Only a user's start position is one of these.
+
+    Attributes:
+        sequence_number: As the user gave it: decimal digits.
+    """
 
     sequence_number: str
 
     @property
     def number(self) -> int:
-        """The last number that lies before this position."""
+        """The highest sequence number that lies before this position."""
         return int(self.sequence_number) - 1
 
     def __str__(self) -> str:
@@ -51,10 +59,11 @@ class After:
     """Behind the record with this sequence number, and before every later one.
 
     Attributes:
-        seen_ms: When the shard was known to hold nothing more up to here, in milliseconds since the
-            epoch: the arrival of that record, or the moment of an event without one. None in
-            offsets of version 1. No part of the position: it tells whether what came later may
-            have expired, which sequence numbers alone do not.
+        sequence_number: As the service gave it: decimal digits.
+        seen_ms: The latest time at which this was known to be the shard's last record, in
+            milliseconds since the epoch: the arrival of the record, or the time of a later event
+            without records. None in offsets of version 1. Positions are equal whatever it is; it
+            shows whether later records may have expired, which sequence numbers do not.
     """
 
     sequence_number: str
@@ -62,7 +71,7 @@ class After:
 
     @property
     def number(self) -> int:
-        """The last number that lies before this position."""
+        """The highest sequence number that lies before this position."""
         return int(self.sequence_number)
 
     def __str__(self) -> str:
@@ -88,7 +97,7 @@ SHARD_END = ShardEnd()
 
 
 def is_number(text: object) -> TypeGuard[str]:
-    """Whether a text is a sequence number: ASCII digits only, so that every reader agrees on it."""
+    """Return True if ``text`` is a sequence number: at most 129 ASCII digits."""
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
@@ -121,10 +130,10 @@ def parse_position(text: object) -> Position:
 
 
 def refuses_position(error: KinesisConnectorError, position: Position) -> bool:
-    """Whether an error may mean that the service no longer knows a position.
+    """Return True if an error may mean that the service no longer knows a position.
 
-    It says no more than InvalidArgument, which has other causes too; but nothing else means it, and
-    a position that names no record is never too old.
+    The service says InvalidArgument then, which has other causes too. A position that names no
+    record is never too old.
     """
     return (
         isinstance(error, InvalidRequestError)
@@ -134,8 +143,7 @@ def refuses_position(error: KinesisConnectorError, position: Position) -> bool:
 
 
 def precedes(left: Position, right: Position) -> bool:
-    """Tell whether reading from ``left`` can reach ``right`` by going forward, and is not there
-    yet.
+    """Return True if ``right`` lies ahead of ``left``.
 
     A start that names no record (``TRIM_HORIZON``, ``AT_TIMESTAMP``) comes before every
     ``AFTER`` and before the shard's end. Of two times the earlier comes first.
@@ -150,7 +158,7 @@ def precedes(left: Position, right: Position) -> bool:
 
 
 def seen_later(left: Position, right: Position) -> bool:
-    """Whether ``right`` is the same position as ``left``, known to hold nothing more for longer."""
+    """Return True if ``right`` is the position ``left``, seen at a later time (``seen_ms``)."""
     return (
         isinstance(left, After)
         and isinstance(right, After)
@@ -161,10 +169,11 @@ def seen_later(left: Position, right: Position) -> bool:
 
 
 def may_hold_records(start: Position, end: Position) -> bool:
-    """Whether ``(start, end]`` is a range that goes forward.
+    """Return True if ``(start, end]`` is a range that goes forward.
 
-    Beside those that :func:`precedes` orders, a range may end at a time: at the first record that
-    arrived then or later. Only the records tell whether a sequence number lies before a time.
+    These are the ranges that :func:`precedes` orders, and those that end at a time: before the
+    first record that arrived then or later. Only the records show whether a sequence number lies
+    before a time, so such a range may turn out empty.
     """
     if isinstance(end, AtTimestamp) and not isinstance(start, (AtTimestamp, ShardEnd)):
         return True

@@ -1,4 +1,4 @@
-"""Which offset comes next, and which ranges a batch has. Pure."""
+"""Find the next offset, and the ranges between two offsets. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ _ANY = Limits(max_records=1, at_least_one=True)
 
 @dataclass(frozen=True)
 class ShardRange:
-    """The records of one shard in ``(start, end]``."""
+    """The records of one shard behind ``start``, up to and with ``end``.
+
+    Attributes:
+        shard_id: The shard.
+        start: The range begins behind this position.
+        end: The last position of the range, included.
+    """
 
     shard_id: str
     start: Position

@@ -14,10 +14,10 @@ class Shard:
 
     Attributes:
         shard_id: For example ``shardId-000000000000``.
-        parents: Ids of the shards it was split or merged from, none for an original shard.
-        first_sequence_number: Where its sequence numbers begin.
-        closed: Whether it takes no more records (it may still hold unread ones). The ending
-            sequence number itself is never compared with: some servers say 2**63-1.
+        parents: Ids of the shards it was split or merged from; empty for an original shard.
+        first_sequence_number: The lowest sequence number it may have.
+        closed: True if it takes no more records; it may still hold unread ones. Its ending sequence
+            number is not kept, because some servers always say 2**63-1.
         hash_range: First and last hash key, both included.
     """
 
@@ -38,16 +38,17 @@ def held_back(
     *,
     parents_first: bool = True,
 ) -> dict[str, set[str]]:
-    """Shards that are listed and not tracked yet, each with the parents that hold it back.
+    """Return the shards that are not tracked yet, each with the parents that hold it back.
 
-    Those with none may be begun. A parent holds its children back until it was read to its end; one
-    that is neither listed nor tracked has fallen out of retention and holds nothing back.
+    A shard without such parents may be begun. A parent holds its children back until it is read to
+    its end. A parent that is neither listed nor tracked has fallen out of retention and holds
+    nothing back.
 
     Args:
         listed: All shards of the stream now.
-        tracked: Shards already being read, or read to their end.
-        drained: The subset of ``tracked`` that was read to its end.
-        parents_first: False lets children start beside their parents.
+        tracked: Ids of the shards that are being read, or were read to their end.
+        drained: Those of ``tracked`` that were read to their end.
+        parents_first: False: children may start beside their parents.
     """
     return {
         shard_id: {
@@ -61,10 +62,10 @@ def held_back(
 
 
 def with_news(listed: ShardMap, news: ShardMap) -> ShardMap:
-    """What is listed, together with what a listing of only some shards says.
+    """Return ``listed``, updated with a listing of only some shards.
 
-    A shard that has a child takes no more records, whether its own line says so yet or not. The
-    very same map comes back when there is nothing new.
+    A shard that has a child is closed, even if the listing does not say so yet. If nothing is new,
+    the very same object is returned.
     """
     changed = {s: shard for s, shard in closing_parents(news).items() if listed.get(s) != shard}
     for shard in news.values():
@@ -75,7 +76,7 @@ def with_news(listed: ShardMap, news: ShardMap) -> ShardMap:
 
 
 def closing_parents(listed: ShardMap) -> ShardMap:
-    """A listing in which each shard that has a child is closed."""
+    """Return the listing with each shard closed that has a child."""
     open_parents = {
         parent
         for shard in listed.values()
@@ -88,5 +89,5 @@ def closing_parents(listed: ShardMap) -> ShardMap:
 
 
 def vanished(listed: ShardMap, tracked: Collection[str], drained: Collection[str]) -> list[str]:
-    """Shards still to be read that the stream no longer lists: their records are lost."""
+    """Return the shards still to be read that the stream does not list: their records are lost."""
     return sorted(s for s in tracked if s not in listed and s not in drained)

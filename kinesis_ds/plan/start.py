@@ -1,4 +1,4 @@
-"""Where a query starts: what a user may say, and the positions that it becomes. Pure."""
+"""The start of a query: what the user may ask for, and the positions that follow. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kinesis_ds.errors import OptionError
+from kinesis_ds.plan.lineage import ancestors
 from kinesis_ds.plan.position import (
     SHARD_END,
     TRIM_HORIZON,
@@ -23,17 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Latest:
-    """Start at what is written from now on. Resolved once, when the query first runs."""
+    """Start at what is written from now on. Becomes a time when the query first runs."""
 
 
 @dataclass(frozen=True)
 class ShardPositions:
-    """A position for each shard that the user named.
+    """The positions that the user gave for single shards.
 
     Attributes:
-        by_stream: Stream name or ARN, as the user wrote it, to shard id to position; None is the
-            key where the user named no stream.
-        created_ms: When the streams of a printed offset were created, by the same key.
+        by_stream: Position by stream and shard id. The stream is a name or ARN, as the user wrote
+            it, or None where the user named no stream.
+        created_ms: When each stream was created, in milliseconds since the epoch, by the same key.
+            Known only where the user gave an offset that was printed.
     """
 
     by_stream: Mapping[str | None, Mapping[str, Position | Latest]]
@@ -45,23 +47,23 @@ class ShardPositions:
         )
 
     def keys(self, stream: str) -> list[str | None]:
-        """The keys under which a stream, given by name or ARN, is named here: one, unless wrong."""
+        """Return the keys that may mean a stream, given by name or ARN: one if all is right."""
         return [key for key in self.by_stream if key is None or same_stream(key, stream)]
 
     def of(
         self, arn: str, listed: Collection[str], created_ms: int | None = None
     ) -> Mapping[str, Position | Latest]:
-        """The positions in one stream, of shards that it lists.
+        """Return the positions in one stream, by shard id.
 
-        The end of a shard that the stream has forgotten since is left out.
+        ``SHARD_END`` of a shard that the stream no longer lists is left out.
 
         Args:
-            arn: The stream.
+            arn: The ARN of the stream.
             listed: The ids of its shards.
-            created_ms: When it was created, as the service says.
+            created_ms: When it was created, in milliseconds since the epoch.
 
         Raises:
-            OptionError: They are positions of another stream, or of shards that are gone.
+            OptionError: The positions belong to another stream, or to shards that are gone.
         """
         keys = [key for key in self.by_stream if key in (None, arn, stream_of(arn))]
         if not keys:
@@ -112,10 +114,14 @@ _CLOCK_SKEW_S = 2.0
 
 
 def pin_now_ms(host_time: float, server_time: float | None) -> int:
-    """The moment that ``latest`` means, in milliseconds since the epoch.
+    """Return the moment that ``latest`` means, in milliseconds since the epoch.
 
-    A host whose clock is ahead would leave out records, so the service's clock (whole seconds, from
-    its answer's Date header) decides when the two differ noticeably.
+    A host whose clock is ahead would leave out records, so the service's clock decides when the two
+    differ by more than two seconds.
+
+    Args:
+        host_time: This machine's clock, in seconds since the epoch.
+        server_time: The service's clock, in whole seconds since the epoch; None: unknown.
     """
     if server_time is not None and abs(host_time - server_time) > _CLOCK_SKEW_S:
         return int(server_time) * 1000
@@ -123,13 +129,19 @@ def pin_now_ms(host_time: float, server_time: float | None) -> int:
 
 
 def first_positions(initial: Start, listed: ShardMap, now_ms: int) -> dict[str, Position]:
-    """Where a new query starts in each shard.
+    """Return the position at which a new query starts in each shard.
 
-    ``latest`` becomes a fixed time, and shards closed by now hold nothing later. Shards found later
-    start at TRIM_HORIZON, so a start at the oldest record names only shards without listed parents.
+    ``latest`` becomes a fixed time, and shards that are closed by now start at their end. Shards
+    found later start at TRIM_HORIZON, so a start at the oldest record has only the shards without
+    listed parents.
 
-    Positions by shard are taken as they are; whoever has named a shard is done with those it came
-    from. Shards that are not named and not among those are read from their oldest record.
+    Positions by shard are taken as they are, and the ancestors of a named shard start at their end.
+    All other shards are read from their oldest record, and are not in the result.
+
+    Args:
+        initial: What the user asked for.
+        listed: The shards of the stream.
+        now_ms: What ``latest`` means, in milliseconds since the epoch.
     """
     if isinstance(initial, Latest):
         return {s.shard_id: SHARD_END if s.closed else AtTimestamp(now_ms) for s in listed.values()}
@@ -141,19 +153,7 @@ def first_positions(initial: Start, listed: ShardMap, now_ms: int) -> dict[str, 
         }
     if isinstance(initial, AtTimestamp):
         return {s.shard_id: initial for s in listed.values()}
-    positions: dict[str, Position] = dict.fromkeys(_ancestors(initial, listed), SHARD_END)
+    positions: dict[str, Position] = dict.fromkeys(ancestors(initial, listed), SHARD_END)
     for shard_id, position in initial.items():
         positions[shard_id] = AtTimestamp(now_ms) if isinstance(position, Latest) else position
     return positions
-
-
-def _ancestors(shards: Mapping[str, object], listed: ShardMap) -> set[str]:
-    """The listed shards that these came from."""
-    found: set[str] = set()
-    unseen = [shard for shard in shards if shard in listed]
-    while unseen:
-        for parent in listed[unseen.pop()].parents:
-            if parent in listed and parent not in found:
-                found.add(parent)
-                unseen.append(parent)
-    return found

@@ -1,4 +1,4 @@
-"""What names a stream, and what is known of it. Pure."""
+"""A stream: its names, and what Kinesis says of it. Pure."""
 
 from __future__ import annotations
 
@@ -12,29 +12,40 @@ from kinesis_ds.limits import (
 
 @dataclass(frozen=True)
 class StreamId:
-    """How the user named the stream: by name or by ARN (exactly one is given)."""
+    """The stream as the user named it: by name or by ARN, exactly one of the two.
+
+    Attributes:
+        name: The stream's name, or None.
+        arn: The stream's ARN, or None.
+    """
 
     name: str | None = None
     arn: str | None = None
 
     @property
     def label(self) -> str:
+        """Name of the stream for messages."""
         return self.arn or self.name or "?"
 
     def request(self) -> dict[str, str]:
-        """The members that name the stream in an API request."""
+        """Return the members that name the stream in an API request."""
         return {"StreamARN": self.arn} if self.arn else {"StreamName": self.name or ""}
 
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """A stream as DescribeStreamSummary tells it.
+    """A stream as DescribeStreamSummary describes it.
 
     Attributes:
-        server_time: The service's clock at the answer, seconds since the epoch, or None.
-        max_record_bytes: Largest record the stream takes, partition key included.
-        retention_hours: How long it keeps records.
-        distributes: Whether it places records itself, whatever their keys.
+        name: The stream's name.
+        arn: The stream's ARN.
+        created_ms: When it was created, in milliseconds since the epoch.
+        status: ``CREATING``, ``ACTIVE``, ``UPDATING`` or ``DELETING``.
+        server_time: The service's clock at the answer, in seconds since the epoch, or None.
+        max_record_bytes: The largest record that the stream takes, in bytes, partition key
+            included.
+        retention_hours: How long it keeps records, in hours.
+        distributes: True if the stream places records itself, whatever their keys.
     """
 
     name: str
@@ -48,17 +59,17 @@ class StreamInfo:
 
 
 def same_stream(one: str, other: str) -> bool:
-    """Whether two streams, each by name or ARN, may be the same one."""
+    """Return True if two streams, each given by name or ARN, may be the same one."""
     if one.startswith("arn:") and other.startswith("arn:"):
         return one == other
     return stream_of(one) == stream_of(other)
 
 
 def stream_of(name_or_arn: str) -> str:
-    """The name of a stream that is given by name, by ARN, or by the ARN of a consumer."""
+    """Return the name of a stream, given by name, by ARN, or by the ARN of a consumer."""
     return name_or_arn.split("/")[1] if name_or_arn.startswith("arn:") else name_or_arn
 
 
 def region_of(arn: str) -> str:
-    """The region in an ARN."""
+    """Return the region in an ARN."""
     return arn.split(":")[3]

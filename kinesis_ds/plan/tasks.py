@@ -1,7 +1,7 @@
-"""Which ranges of a batch share a task. Pure.
+"""Deal the ranges of a batch out to tasks. Pure.
 
 Ranges of one lineage (a shard and what it was split or merged into) stay in one task, parents
-first: tasks run in any order, so nothing else keeps the records of one key in order.
+first. Tasks run in any order, so nothing else keeps the records of one key in order.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from kinesis_ds.limits import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kinesis_ds.plan.planned_range import PlannedRange
-    from kinesis_ds.plan.shards import ShardMap
 
 # A task costs Spark tens of milliseconds, in which an agent gives several MiB: smaller tasks would
 # cost more than they carry. Larger ones would leave cores idle in a batch of a second.
@@ -26,10 +25,12 @@ TASK_BYTES = 16 * MIB
 
 @dataclass
 class _Unit:
-    """Ranges that may not be parted.
+    """Ranges that have to stay in one task.
 
     Attributes:
-        nbytes: None where the size of any of them is not known.
+        place: Place of the first of them in the order of planning.
+        ranges: The ranges, in the order of planning.
+        nbytes: Their size in bytes; None if the size of one is not known.
     """
 
     place: int
@@ -47,9 +48,10 @@ def pack(
     A range of unknown size gets a task of its own. The same ranges give the same tasks.
 
     Args:
-        planned: In the order in which one task is to read them: parents before their children.
-        shards_per_task: This many ranges a task, whatever their sizes.
-        max_tasks: No more tasks than this.
+        planned: The ranges in the order in which a task has to read them: parents before their
+            children.
+        shards_per_task: Number of ranges per task, whatever their sizes; None: go by bytes.
+        max_tasks: The largest number of tasks; None: no limit.
     """
     units = _units(planned)
     if shards_per_task is None:
@@ -62,34 +64,6 @@ def pack(
         tasks = _deal(units, max_tasks, _weight if shards_per_task is None else _count)
     tasks.sort(key=lambda task: task[0].place)
     return [[r for unit in task for r in unit.ranges] for task in tasks]
-
-
-def lineage_groups(listed: ShardMap, among: Collection[str] | None = None) -> dict[str, str]:
-    """Which shards belong together: those of which one came, over any number of generations, from
-    the other, and those that both belong to a third.
-
-    Args:
-        listed: All shards of the stream.
-        among: Only these count, and only these tie others together: the shards of a batch.
-
-    Returns:
-        The name of its group for each shard, parents before their children.
-    """
-    counting = listed.keys() if among is None else listed.keys() & set(among)
-    tied: dict[str, str] = {}
-    # The nearest ancestors that count, or the shard itself.
-    nearest: dict[str, frozenset[str]] = {}
-    order = _parents_first(listed)
-    for shard_id in order:
-        above = frozenset[str]().union(
-            *(nearest.get(parent, ()) for parent in listed[shard_id].parents)
-        )
-        nearest[shard_id] = above
-        if shard_id in counting:
-            nearest[shard_id] = frozenset({shard_id})
-            for other in (shard_id, *sorted(above)):
-                _tie(tied, shard_id, other)
-    return {shard_id: _root(tied, shard_id) for shard_id in order if shard_id in counting}
 
 
 def _units(planned: Iterable[PlannedRange]) -> list[_Unit]:
@@ -127,9 +101,7 @@ def _in_turn(units: Iterable[_Unit], at_most: int) -> list[list[_Unit]]:
 
 
 def _deal(units: list[_Unit], tasks: int, weight: Callable[[_Unit], int]) -> list[list[_Unit]]:
-    """The heaviest first, each to the task that has least; fewer tasks where there are fewer
-    units.
-    """
+    """Deal the heaviest unit first, each to the task that has least; no task stays empty."""
     dealt: list[list[_Unit]] = [[] for _ in range(min(max(tasks, 1), len(units)))]
     # Units of no weight are spread as well: the second place counts them.
     least = [(0, 0, i) for i in range(len(dealt))]
@@ -140,32 +112,3 @@ def _deal(units: list[_Unit], tasks: int, weight: Callable[[_Unit], int]) -> lis
     for task in dealt:
         task.sort(key=lambda unit: unit.place)
     return dealt
-
-
-def _parents_first(listed: ShardMap) -> list[str]:
-    """All shards, each behind its listed parents; by id where nothing else decides."""
-    order: dict[str, None] = {}
-    begun: set[str] = set()
-    for first in sorted(listed):
-        waiting = [first]
-        while waiting:
-            shard_id = waiting[-1]
-            above = [p for p in listed[shard_id].parents if p in listed and p not in begun]
-            begun.add(shard_id)
-            if above:
-                waiting += above
-            else:
-                order[waiting.pop()] = None
-    return list(order)
-
-
-def _tie(tied: dict[str, str], one: str, other: str) -> None:
-    one, other = _root(tied, one), _root(tied, other)
-    tied[max(one, other)] = min(one, other)
-
-
-def _root(tied: dict[str, str], shard_id: str) -> str:
-    while (above := tied.setdefault(shard_id, shard_id)) != shard_id:
-        tied[shard_id] = tied[above]
-        shard_id = above
-    return shard_id

@@ -1,4 +1,4 @@
-"""What a read task asks an agent for, and where. Pure."""
+"""A read task's request to an agent, and the agent's address. Pure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ PROTOCOL_VERSION = 1
 
 @dataclass(frozen=True)
 class AgentAddress:
-    """Where an agent is and what proves that one may ask it. ``repr`` does not show the token."""
+    """The address of an agent that serves ranges. ``repr`` does not show the token.
+
+    Attributes:
+        uri: Arrow Flight location, as ``grpc://host:port``.
+        token: Proves to the agent that the task may ask it.
+    """
 
     uri: str
     token: str = field(repr=False)
 
 
 def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:
-    """The request for ``(start, end]`` of a shard."""
+    """Return the request for the range ``(start, end]`` of a shard."""
     return dumps({"v": PROTOCOL_VERSION, "shard": shard_id, "start": str(start), "end": str(end)})
 
 
 def decode_ticket(raw: bytes) -> tuple[str, Position, Position]:
-    """Shard, start and end of a request.
+    """Return shard id, start and end of a request.
 
     Raises:
-        AgentError: Not a request of this protocol version.
+        AgentError: It is not a request of this protocol version.
         OffsetError: A position is malformed.
     """
     try:

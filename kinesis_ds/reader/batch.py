@@ -1,4 +1,4 @@
-"""The batch reader that PySpark calls: the records between two positions, fixed when planned."""
+"""The batch reader that PySpark calls. It plans the records between two positions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from kinesis_ds.errors import OptionError
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.plan.batch import batch_ranges
 from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.lineage import lineage_groups
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, AtTimestamp
 from kinesis_ds.plan.start import Latest, ShardPositions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
-from kinesis_ds.plan.tasks import lineage_groups, pack
+from kinesis_ds.plan.tasks import pack
 from kinesis_ds.reader.expiry import lost_before_start
 from kinesis_ds.reader.partition import RangePartition
 from kinesis_ds.reader.task import read_all
@@ -43,10 +44,10 @@ _PLAN_TIMEOUT_S = 120.0 + LONGEST_WAIT_S
 
 
 class KinesisBatchReader(DataSourceReader):
-    """One read of one or several streams, from ``initialPosition`` to ``endingPosition``.
+    """A batch read of one or several streams, from ``initialPosition`` to ``endingPosition``.
 
     Spark plans each action in a process of its own, and pickles this reader for the tasks before it
-    asks for the partitions: it holds the options, and nothing else.
+    asks for the partitions. So it holds only the options.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -54,10 +55,10 @@ class KinesisBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks of the read. Takes one to two seconds where it is to end at ``latest``.
+        """Return the tasks of the read. Takes one to two seconds if it ends at ``latest``.
 
         Raises:
-            OptionError: A position is of no shard of the stream, or in the future.
+            OptionError: A position belongs to no shard of the stream, or lies in the future.
             KinesisConnectorError: A stream cannot be looked up.
         """
         options = self._options
@@ -66,7 +67,7 @@ class KinesisBatchReader(DataSourceReader):
         return [RangePartition(*ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Where there are no partitions, Spark makes one of its own.
+        # If there are no partitions, Spark makes one of its own.
         ranges = partition.ranges if isinstance(partition, RangePartition) else ()
         return read_all(ranges, self._options.aws)
 
@@ -76,17 +77,17 @@ def plan_batch(
     clock: Clock | None = None,
     new_network: Callable[[AwsOptions], NetworkLoop] = NetworkLoop,
 ) -> list[PlannedRange]:
-    """The ranges of a batch read, in the order in which one task would have to read them.
+    """Return the ranges of a batch read, in the order in which one task would have to read them.
 
-    Their records are those there are: none is written into them any more.
+    They are fixed: no record is written into them any more.
 
     Args:
         options: What the user asked for.
-        clock: For deadlines, and for the time where the service does not tell it.
+        clock: For deadlines, and for the time if the service does not send it.
         new_network: Makes the network loop; a test may let its time pass faster.
 
     Raises:
-        OptionError: A position is of no shard of the stream, or in the future.
+        OptionError: A position belongs to no shard of the stream, or lies in the future.
         DataLossError: Records behind a start may have expired, and the read is to fail then.
         KinesisConnectorError: A stream cannot be looked up.
     """
@@ -102,7 +103,7 @@ def plan_batch(
 async def _plan(options: ReadOptions, connection: Connection, clock: Clock) -> list[PlannedRange]:
     infos = await asyncio.gather(*(describe_stream(connection, s) for s in options.streams))
     now_ms = await _pass(options, infos[0], connection, clock)
-    # After that moment, or a shard that opened before it would be missing.
+    # Listed after that moment, or a shard that opened before it might be missing.
     listings = await asyncio.gather(
         *(list_shards(connection, StreamId(arn=info.arn)) for info in infos)
     )
@@ -128,7 +129,7 @@ async def _plan(options: ReadOptions, connection: Connection, clock: Clock) -> l
 async def _pass(
     options: ReadOptions, info: StreamInfo, connection: Connection, clock: Clock
 ) -> int:
-    """Wait until all moments that end the batch have passed; returns what ``latest`` means."""
+    """Wait until all moments that end the batch have passed; return what ``latest`` means."""
     stream = StreamId(arn=info.arn)
     ends, starts = _moments(options.ending_position), _moments(options.initial_position)
     ahead = max((end.ms for end in ends if isinstance(end, AtTimestamp)), default=0)
@@ -156,7 +157,7 @@ def _moments(position: InitialPosition | EndingPosition) -> list[Latest | AtTime
 def _ranges(
     options: ReadOptions, info: StreamInfo, listed: ShardMap, now_ms: int
 ) -> list[PlannedRange]:
-    """The ranges in one stream, parents before children."""
+    """Return the ranges in one stream, parents before children."""
     here = (info.arn, listed, info.created_ms)
     initial, ending = options.initial_position, options.ending_position
     found = batch_ranges(

@@ -17,7 +17,7 @@ _MIN_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a diagnosis has found.
+    """The outcome of a diagnosis.
 
     Attributes:
         began: When it began, in seconds of the loop's clock.

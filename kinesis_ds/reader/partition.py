@@ -1,4 +1,4 @@
-"""What the driver plans and a task reads: a closed range of one shard."""
+"""The partition that Spark carries from the driver to a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads, one range after the other, as Spark carries it."""
+    """The ranges of one task, read one after the other.
+
+    Attributes:
+        ranges: In the order of reading.
+    """
 
     def __init__(self, *ranges: PlannedRange) -> None:
         super().__init__(ranges)

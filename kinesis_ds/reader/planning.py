@@ -6,10 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.lineage import lineage_groups
 from kinesis_ds.plan.loss import shard_gone
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.ranges import ranges
-from kinesis_ds.plan.tasks import lineage_groups
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Agent

@@ -1,4 +1,4 @@
-"""What the source reports of itself: for Spark's progress, and as statistics."""
+"""Reports of the source on itself: for Spark's progress, and as statistics."""
 
 from __future__ import annotations
 

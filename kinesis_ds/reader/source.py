@@ -75,7 +75,7 @@ class Source:
 
     @property
     def agents(self) -> Agents:
-        """What reads the shards of all streams, started when it is first asked for."""
+        """The agents that read all streams, started when they are first asked for."""
         if self._agents is None:
             options = self._options
             if options.agent_processes == 1:

@@ -1,4 +1,4 @@
-"""The stream reader that PySpark calls: translates between Spark's JSON and the coordinator."""
+"""The stream reader that PySpark calls. Translates between Spark's JSON and the coordinator."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class KinesisStreamReader(StreamReaderBase):
-    """A Kinesis source of one streaming query.
+    """The Kinesis source of one streaming query.
 
-    Lives in the driver's reader process, where it owns a coordinator with embedded agents; copies
-    without one are pickled to the tasks.
+    In the driver's reader process it owns a coordinator. Spark pickles copies without one for the
+    tasks.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._coordinator: Coordinator | None = None
-        # The offset that Spark asked with last, as it came and as it was read.
+        # The last offset that Spark passed, as it came and decoded.
         self._asked: tuple[dict[str, Any], Offset] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class KinesisStreamReader(StreamReaderBase):
             self._coordinator = None
 
     def _decoded(self, raw: dict[str, Any]) -> Offset:
-        """An offset; Spark asks with the same one again and again while nothing happens."""
+        """Decode an offset. While nothing happens Spark passes the same one again and again."""
         if self._asked is None or self._asked[0] != raw:
             self._asked = raw, decode_offset(raw)
         return self._asked[1]
@@ -102,12 +102,12 @@ class KinesisStreamReader(StreamReaderBase):
 
 
 def _stop_on_sigterm() -> None:
-    """Let this process end in good order when Spark ends it.
+    """Make SIGTERM end this process in good order.
 
-    ``query.stop()`` sends SIGTERM to the source's process, whose default is to die at once, so that
-    PySpark never comes to call ``stop()``. As an exception in its main thread the signal unwinds
-    PySpark's loop, and the ``finally`` there stops the reader. A second signal changes nothing.
-    Whoever has installed a handler of his own keeps it.
+    ``query.stop()`` sends SIGTERM to the source's process. By default the process dies at once, and
+    PySpark never calls ``stop()``. Raised as an exception in the main thread, the signal unwinds
+    PySpark's loop, whose ``finally`` stops the reader. A second signal changes nothing. A handler
+    that somebody else has installed stays.
     """
     if threading.current_thread() is not threading.main_thread():
         return

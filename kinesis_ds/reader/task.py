@@ -1,4 +1,4 @@
-"""The read task: closed ranges from the agent, or, where that fails, the same from Kinesis."""
+"""The read task: reads closed ranges from the agent or, where that fails, from Kinesis."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 def read_all(ranges: Iterable[PlannedRange], aws: AwsOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a task's ranges, one range after the other, as :func:`read_planned`.
+    """Yield the records of a task's ranges, one range after the other, as :func:`read_planned`.
 
-    Whatever has to come from Kinesis comes over one connection.
+    All that has to be read from Kinesis comes over one connection.
     """
     with contextlib.closing(_Kinesis(aws)) as kinesis:
         for planned in ranges:
@@ -38,13 +38,13 @@ def read_all(ranges: Iterable[PlannedRange], aws: AwsOptions) -> Iterator[pa.Rec
 
 
 def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a planned range as batches of ``SOURCE_SCHEMA``, in order, exactly.
+    """Yield exactly the records of a planned range, in order, as batches of ``SOURCE_SCHEMA``.
 
-    An agent that is gone, was restarted or breaks off half-way costs time, not records: the rest of
-    the range is read from Kinesis.
+    If the agent is gone, was restarted or breaks off half-way, the rest of the range is read from
+    Kinesis.
 
     Raises:
-        DataLossError: Kinesis no longer holds all of the range.
+        DataLossError: Kinesis no longer holds all of the range, and the query is to fail then.
         KinesisConnectorError: Kinesis cannot be read.
     """
     return read_all((planned,), aws)
@@ -85,7 +85,7 @@ def _on_other_count(planned: PlannedRange, rows: int, complete: bool) -> None:
 
 
 class _Kinesis:
-    """Reads ranges from Kinesis over one connection, opened for the first of them. Close it."""
+    """Reads ranges from Kinesis over one connection, opened with the first. Close it when done."""
 
     def __init__(self, aws: AwsOptions) -> None:
         self._aws = aws
@@ -94,7 +94,7 @@ class _Kinesis:
         self._connection: Connection | None = None
 
     def read(self, planned: PlannedRange, position: Position) -> Iterator[pa.RecordBatch]:
-        """What is in the range behind a position, as batches of ``RECORD_SCHEMA``."""
+        """Yield the records of a range behind a position, as batches of ``RECORD_SCHEMA``."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         loop = self._loop

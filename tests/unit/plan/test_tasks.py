@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_ds.plan.lineage import lineage_groups
 from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON
-from kinesis_ds.plan.tasks import TASK_BYTES, lineage_groups, pack
+from kinesis_ds.plan.tasks import TASK_BYTES, pack
 from tests.support.builders import listing, shard
 
 if TYPE_CHECKING:
