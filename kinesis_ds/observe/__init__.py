@@ -1,1 +1,1 @@
-"""What a running query tells: counters in files, the table of shards, the listener."""
+"""Watch a running query: counters in files, a table of the shards, a listener for Spark."""

@@ -1,8 +1,8 @@
-"""Counters on disk: what an agent or a sink is doing, for people and for tests.
+"""Write the counters of an agent or a sink to a file, for people and for tests.
 
-Both sides of the connector keep their counters where they are made and hand out a plain
-dictionary. :class:`StatisticsFile` writes it to ``<directory>/<name>-<pid>.json`` once a second,
-whole or not at all, so that a reader never sees half a file.
+Source and sink count in their own objects and return the counters as a plain dictionary.
+:class:`StatisticsFile` writes it to ``<directory>/<name>-<pid>.json`` once a second. The file is
+replaced as a whole, so a reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _INTERVAL_S = 1.0
 class StatisticsFile:
     """Writes a dictionary to a local file once a second until closed.
 
-    A directory that cannot be written, or counters that cannot be read, cost one warning, never the
-    query.
+    If the directory cannot be written to, or the counters cannot be read, it logs one warning; the
+    query goes on.
 
     Args:
-        directory: Where to write; made when missing.
-        name: What writes, for example ``source`` or ``sink``.
-        statistics: Called on this object's thread for each writing.
+        directory: Folder to write into; made if it does not exist.
+        name: First part of the file's name, for example ``source`` or ``sink``.
+        statistics: Returns the counters. Called on this object's thread, or by :meth:`flush`.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class StatisticsFile:
         self._thread.start()
 
     def flush(self) -> None:
-        """Write now, on the caller's thread. For a state worth keeping if the process is killed."""
+        """Write now, on the caller's thread, in case the process is killed soon."""
         self._write()
 
     def close(self) -> None:
-        """Write once more and end. The file stays, as the last word of this process."""
+        """Write once more and end the thread. The file stays."""
         self._closed.set()
         self._thread.join(timeout=5)
 

@@ -1,4 +1,4 @@
-"""Shows what a Kinesis source is doing, batch by batch, shard by shard."""
+"""A listener for Spark that prints a table of the shards after each batch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ class ShardTableListener(StreamingQueryListener):
 
         spark.streams.addListener(ShardTableListener())
 
-    Needs PySpark 4.2, from which on a source tells how far behind it is; before, nothing is
-    written.
+    Writes nothing before PySpark 4.2, because there a source cannot report how far behind it is.
 
     Args:
-        out: Where to; standard error by default.
+        out: Where to write; standard error by default.
     """
 
     def __init__(self, out: TextIO | None = None) -> None:
@@ -35,7 +34,7 @@ class ShardTableListener(StreamingQueryListener):
         self._out = out or sys.stderr
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to show yet."""
+        """Do nothing: there is no batch yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Write the table."""
@@ -46,7 +45,7 @@ class ShardTableListener(StreamingQueryListener):
             self._out.flush()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing new."""
+        """Do nothing: there was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The last table has been written."""
+        """Do nothing: the last table has been written."""

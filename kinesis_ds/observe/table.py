@@ -1,5 +1,6 @@
-"""A source's counters as a table, one line a shard, for people. Pure; run as a program it reads
-``diagnosticsDirectory``::
+"""Format the counters of a source as a table with one line per shard.
+
+Run as a program it reads the folder of the option ``diagnosticsDirectory``::
 
     python -m kinesis_ds.observe /tmp/kinesis-counters          # what is there now
     python -m kinesis_ds.observe /tmp/kinesis-counters --watch  # again and again, until Ctrl-C
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 _HEADER = (
     "shard", "state", "behind", "records", "received", "held", "blocked", "renewals", "errors",
 )  # fmt: skip
-# What a query tells Spark in its progress: so many shards, those that are furthest behind.
+# Spark's progress of a query has the counters of at most so many shards: those furthest behind.
 MAX_REPORTED_SHARDS = 50
 _WATCH_S = 1.0
 
 
 def reported(shards: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The counters of the shards that are furthest behind, few enough for Spark's progress."""
+    """Return the counters for Spark's progress, of the shards that are furthest behind."""
     last = sorted(shards, key=lambda s: (-int(shards[s]["millis_behind"]), s))
     return {
         name: {
@@ -47,7 +48,7 @@ def reported(shards: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 
 
 def shard_table(shards: Mapping[str, Mapping[str, Any]], title: str) -> str:
-    """A table of what :func:`reported` returned, by the name of the shard."""
+    """Return a table of what :func:`reported` returned, sorted by the name of the shard."""
     rows = [
         (
             name,
@@ -66,8 +67,10 @@ def shard_table(shards: Mapping[str, Mapping[str, Any]], title: str) -> str:
 
 
 def progress_table(progress: Mapping[str, Any]) -> str | None:
-    """The table for a query's progress, as Spark tells it in JSON; None if it has no source of
-    ours.
+    """Return the table for a query's progress; None if the query does not read Kinesis.
+
+    Args:
+        progress: The JSON of Spark's ``StreamingQueryProgress``, parsed.
     """
     tables = []
     for source in progress.get("sources", ()):
@@ -86,7 +89,7 @@ def progress_table(progress: Mapping[str, Any]) -> str | None:
 
 
 def directory_table(folder: Path) -> str:
-    """The newest counters of each source that writes into a folder."""
+    """Return a table for each source that writes its counters into a folder."""
     tables = []
     for path in sorted(folder.glob("source-*.json")):
         try:
@@ -104,7 +107,7 @@ def directory_table(folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program."""
+    """Run the program; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m kinesis_ds.observe",
         description="Shows the counters that sources write into diagnosticsDirectory.",
@@ -124,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(text: object) -> dict[str, Any]:
-    """Spark hands an offset on as text, or as what it holds."""
+    """Parse an offset, which Spark passes on as text or as a dictionary."""
     if isinstance(text, str):
         try:
             text = json.loads(text)
