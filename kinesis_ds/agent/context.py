@@ -1,4 +1,4 @@
-"""What an agent and the runners of its shards know, and what they count. Pure."""
+"""The options of an agent, and the context and the counters of each of its shards. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """Which stream an agent reads, how it reads it, and in what form records are wanted.
+    """The orders of an agent: which stream to read, how, and in what form records are wanted.
 
     It crosses to an agent in another process as it is.
 
@@ -58,7 +58,7 @@ class AgentOptions:
 
 @dataclass(frozen=True)
 class ShardContext:
-    """What a runner knows about its shard.
+    """The surroundings of one shard, for its runner.
 
     Attributes:
         options: Those of the agent.
@@ -84,13 +84,13 @@ class ShardContext:
 
     @cached_property
     def decoding(self) -> Decoding:
-        """How the shard's records are decoded."""
+        """The form in which the shard's records are decoded."""
         return decoding_of(self.shard, self.options)
 
 
 @dataclass
 class ShardCounters:
-    """What happened to one shard since the agent started.
+    """Counts what happened to one shard since the agent started.
 
     Written by the shard's executor and on the network loop only.
 

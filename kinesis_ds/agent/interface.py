@@ -1,4 +1,4 @@
-"""What the coordinator knows of the agents, whether they run in its process or in others.
+"""The agents as the coordinator sees them, whether they run in its process or in others.
 
 A source has one :class:`Agents`, and one :class:`Agent` for each of its streams. Questions are
 about many ranges at once, since an agent in another process is a round trip away.

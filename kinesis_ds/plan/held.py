@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """How much of a range, or of a batch, is taken at most.
+    """The most that is taken of a range, or of a batch.
 
     Attributes:
         max_records: So many records; None for no limit.
@@ -30,7 +30,7 @@ NO_LIMITS = Limits()
 
 
 class Held(NamedTuple):
-    """How much an agent holds of a range, within the limits of the question.
+    """The answer of an agent: what it holds of a range, within the limits of the question.
 
     Attributes:
         records: Number of records.

@@ -92,7 +92,7 @@ class Progressed(Stimulus):
 
 @dataclass(frozen=True)
 class ReachedEnd(Stimulus):
-    """An event without continuation, or naming child shards, was decoded; its records are buffered.
+    """An event was decoded that has no continuation or names child shards; it is in the buffer.
 
     The service sends both together. One without the other is confirmed before it is believed.
 
@@ -190,7 +190,7 @@ class Contention:
 
 
 class Subscription(ShardMachine):
-    """The life of one shard's subscription.
+    """Decides how one shard is read with subscriptions.
 
     Args:
         contention: Shared by the subscriptions of one consumer.

@@ -1,4 +1,4 @@
-"""How large the answers to GetRecords are likely to be. Pure."""
+"""Estimates how large the answers to GetRecords will be. Pure."""
 
 from __future__ import annotations
 

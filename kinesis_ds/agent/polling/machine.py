@@ -157,7 +157,7 @@ class Accepted(Stimulus):
 
 @dataclass(frozen=True)
 class AskRoom(Instruction):
-    """Send RoomGiven when bytes are reserved in the pool: so many, or what can be had at once.
+    """Reserve bytes in the pool and send RoomGiven: ``nbytes``, or what can be had at once.
 
     When that is less than ``least``, it is worth waiting for as many.
     """
@@ -190,7 +190,7 @@ class Cancel(Instruction):
 
 
 class _From(Enum):
-    """What a fresh iterator goes by: the position, the time in it, or the oldest record."""
+    """The start of a fresh iterator: the position, the time in it, or the oldest record."""
 
     POSITION = "position"
     SEEN = "seen"
@@ -198,7 +198,7 @@ class _From(Enum):
 
 
 class Polling(ShardMachine):
-    """How one shard is polled.
+    """Decides how one shard is polled.
 
     Args:
         options: How fast to poll.
@@ -292,7 +292,7 @@ class Polling(ShardMachine):
         return [*warnings, Locate(self.generation, self._start())]
 
     def _start(self) -> Position:
-        """Where a fresh iterator starts. What is read before ``position`` is dropped there."""
+        """Return where a fresh iterator starts. What is read before ``position`` is dropped."""
         if self._from is _From.OLDEST:
             return TRIM_HORIZON
         if self._from is _From.SEEN:
@@ -352,7 +352,7 @@ class Polling(ShardMachine):
         return instructions
 
     def _on_throttled(self, now: float) -> list[Instruction]:
-        """Warn, once, where the shard has refused every read for long."""
+        """Warn, once, when the shard has refused every read for long."""
         self._throttled_since = now if self._throttled_since is None else self._throttled_since
         refused_s = now - self._throttled_since
         if refused_s < _THROTTLED_WARNING_S or self._throttling_warned:
@@ -403,12 +403,12 @@ class Polling(ShardMachine):
         return self._on_loss(records_expired(self.shard, self.position, why), from_oldest)
 
     def _expired(self) -> bool:
-        """Whether what came right behind the position is no longer kept, as far as is known."""
+        """Return whether what came right behind the position is gone, as far as is known."""
         seen_ms, kept_s = self._seen_ms(), self._retention_s
         return bool(seen_ms is not None and kept_s and seen_ms < self._wall_ms - kept_s * 1000)
 
     def _remembered(self) -> bool:
-        """Whether all that came right behind the position is still kept, for certain."""
+        """Return whether all that came right behind the position is certainly still kept."""
         seen_ms, kept_s = self._seen_ms(), self._retention_s or RETENTION_HOURS_DEFAULT * 3600.0
         return seen_ms is not None and seen_ms - _TIME_MARGIN_MS > self._wall_ms - kept_s * 1000
 

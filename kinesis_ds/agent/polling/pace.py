@@ -1,4 +1,4 @@
-"""How often a shard is polled. Pure."""
+"""Decides how often a shard is polled. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDLE_MAX_S = 1.0
 
 
 class PollingPace:
-    """Decides when the next call for a shard may be made.
+    """Says when the next call for a shard may be made.
 
     Args:
         options: How fast the user lets shards be polled.
