@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kinesis_ds.plan.held import Held, Limits
-from kinesis_ds.plan.limits import admit
+from kinesis_ds.plan.limits import admit, share_out
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset
 from kinesis_ds.plan.position import After, Position
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
 
     from kinesis_ds.plan.ranges import ShardRange
@@ -103,3 +106,47 @@ def test_without_limits_nobody_is_asked() -> None:
 
     assert taken(Limits(), stream) == [{"a": 2}]
     assert stream.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "expected"),
+    [
+        pytest.param(10, {"a": 3, "b": 4}, {"a": 3, "b": 4}, id="enough for all"),
+        pytest.param(10, {"a": 100, "b": 100}, {"a": 5, "b": 5}, id="equal parts"),
+        pytest.param(10, {"a": 100, "b": 2}, {"a": 8, "b": 2}, id="what one does not need"),
+        pytest.param(1, {"a": 5, "b": 5, "c": 5}, {"a": 1, "b": 0, "c": 0}, id="the first"),
+        pytest.param(5, {"a": 5, "b": 5, "c": 5}, {"a": 2, "b": 2, "c": 1}, id="the remainder"),
+        pytest.param(7, {"a": 100, "b": 1, "c": 100}, {"a": 3, "b": 1, "c": 3}, id="in turn"),
+        pytest.param(3, {}, {}, id="nobody"),
+    ],
+)
+def test_a_limit_is_shared_out(
+    limit: int, wanted: dict[str, int], expected: dict[str, int]
+) -> None:
+    """Equal parts to those who want them, the remainder to the most urgent."""
+    assert share_out(limit, wanted, list(wanted)) == expected
+
+
+@given(
+    st.integers(1, 1000),
+    st.dictionaries(st.integers(0, 20), st.integers(0, 300), max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_shares_are_fair_and_use_the_limit(
+    limit: int, wanted: dict[int, int], rng: random.Random
+) -> None:
+    """All of the limit that anybody wants is given; who got less than he wants got no less, but
+    for one, than anybody else.
+    """
+    order = list(wanted)
+    rng.shuffle(order)
+    shares = share_out(limit, wanted, order)
+
+    assert shares.keys() == wanted.keys()
+    assert all(0 <= shares[name] <= wanted[name] for name in wanted)
+    assert sum(shares.values()) == min(limit, sum(wanted.values()))
+    short = [name for name in wanted if shares[name] < wanted[name]]
+    most = max(shares.values(), default=0)
+    assert all(shares[name] >= most - 1 for name in short)
+    ranks = [shares[name] for name in order if name in short]
+    assert ranks == sorted(ranks, reverse=True)

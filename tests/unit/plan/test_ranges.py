@@ -1,24 +1,18 @@
-"""Planning: pinned starts, the next offset, and the ranges of a batch."""
+"""The next offset, and the ranges of a batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kinesis_ds.plan.batch import everything_until
 from kinesis_ds.plan.held import Held
-from kinesis_ds.plan.limits import share_out
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news, ranges
-from kinesis_ds.plan.start import InitialPosition, Latest, first_positions, pin_now_ms
 from tests.support.builders import listing, shard
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterable, Mapping, Sequence
 
     from kinesis_ds.plan.held import Hold, Limits
@@ -33,68 +27,6 @@ END, TRIM = SHARD_END, TRIM_HORIZON
 
 def at(**shards: Position) -> StreamOffset:
     return StreamOffset("orders", "arn:orders", 1, "consumer", shards)
-
-
-# --- where a query starts -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("initial", "listed", "expected"),
-    [
-        pytest.param(
-            Latest(),
-            OPEN,
-            {"a": AtTimestamp(77), "b": AtTimestamp(77)},
-            id="latest is a fixed time",
-        ),
-        pytest.param(
-            Latest(),
-            SPLIT,
-            {"p": END, "a": AtTimestamp(77), "b": AtTimestamp(77)},
-            id="a shard closed by now holds nothing later",
-        ),
-        pytest.param(TRIM, OPEN, {"a": TRIM, "b": TRIM}, id="the oldest record"),
-        pytest.param(
-            TRIM, SPLIT, {"p": TRIM}, id="children are found when their parent is drained"
-        ),
-        pytest.param(TRIM, LINE, {"g0": TRIM}, id="only the oldest generation"),
-        pytest.param(
-            TRIM,
-            listing(shard("a", "gone")),
-            {"a": TRIM},
-            id="a parent out of retention counts as none",
-        ),
-        pytest.param(
-            AtTimestamp(5),
-            SPLIT,
-            {"p": AtTimestamp(5), "a": AtTimestamp(5), "b": AtTimestamp(5)},
-            id="a time applies to closed shards as well",
-        ),
-        pytest.param(Latest(), {}, {}, id="no shards"),
-    ],
-)
-def test_first_positions(
-    initial: InitialPosition, listed: ShardMap, expected: Mapping[str, Position]
-) -> None:
-    """Every kind of start becomes fixed positions, which mean the same when read again."""
-    assert first_positions(initial, listed, 77) == expected
-
-
-@pytest.mark.parametrize(
-    ("host", "server", "expected"),
-    [
-        (1000.1239, None, 1_000_123),
-        (1000.5, 1000.0, 1_000_500),
-        (1002.0, 1000.0, 1_002_000),
-        (1002.1, 1000.0, 1_000_000),
-        (997.0, 1000.0, 1_000_000),
-    ],
-)
-def test_now_is_the_services_when_the_clocks_differ(
-    host: float, server: float | None, expected: int
-) -> None:
-    """A host's clock is trusted up to two seconds of skew; ahead, it would leave records out."""
-    assert pin_now_ms(host, server) == expected
 
 
 # --- the offset that may follow -----------------------------------------------------------------
@@ -340,117 +272,6 @@ def test_a_record_anywhere_is_found_and_few_are_asked_about_where_the_first_has_
 def test_ranges(start: StreamOffset, end: StreamOffset, expected: list[ShardRange]) -> None:
     """A batch has one range for each shard that moved, from where the last batch ended."""
     assert ranges(start, end) == expected
-
-
-# --- limits -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "wanted", "expected"),
-    [
-        pytest.param(10, {"a": 3, "b": 4}, {"a": 3, "b": 4}, id="enough for all"),
-        pytest.param(10, {"a": 100, "b": 100}, {"a": 5, "b": 5}, id="equal parts"),
-        pytest.param(10, {"a": 100, "b": 2}, {"a": 8, "b": 2}, id="what one does not need"),
-        pytest.param(1, {"a": 5, "b": 5, "c": 5}, {"a": 1, "b": 0, "c": 0}, id="the first"),
-        pytest.param(5, {"a": 5, "b": 5, "c": 5}, {"a": 2, "b": 2, "c": 1}, id="the remainder"),
-        pytest.param(7, {"a": 100, "b": 1, "c": 100}, {"a": 3, "b": 1, "c": 3}, id="in turn"),
-        pytest.param(3, {}, {}, id="nobody"),
-    ],
-)
-def test_a_limit_is_shared_out(
-    limit: int, wanted: dict[str, int], expected: dict[str, int]
-) -> None:
-    """Equal parts to those who want them, the remainder to the most urgent."""
-    assert share_out(limit, wanted, list(wanted)) == expected
-
-
-@given(
-    st.integers(1, 1000),
-    st.dictionaries(st.integers(0, 20), st.integers(0, 300), max_size=12),
-    st.randoms(use_true_random=False),
-)
-def test_shares_are_fair_and_use_the_limit(
-    limit: int, wanted: dict[int, int], rng: random.Random
-) -> None:
-    """All of the limit that anybody wants is given; who got less than he wants got no less, but
-    for one, than anybody else.
-    """
-    order = list(wanted)
-    rng.shuffle(order)
-    shares = share_out(limit, wanted, order)
-
-    assert shares.keys() == wanted.keys()
-    assert all(0 <= shares[name] <= wanted[name] for name in wanted)
-    assert sum(shares.values()) == min(limit, sum(wanted.values()))
-    short = [name for name in wanted if shares[name] < wanted[name]]
-    most = max(shares.values(), default=0)
-    assert all(shares[name] >= most - 1 for name in short)
-    ranks = [shares[name] for name in order if name in short]
-    assert ranks == sorted(ranks, reverse=True)
-
-
-# --- everything at once -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("start", "listed", "expected"),
-    [
-        pytest.param({}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="from the oldest"),
-        pytest.param(
-            {"p": END},
-            SPLIT,
-            {"p": END, "a": AtTimestamp(50), "b": AtTimestamp(50)},
-            id="a tombstone stays",
-        ),
-        pytest.param(
-            {"g0": After("5")},
-            LINE,
-            {"g0": END, "g1": END, "g2": AtTimestamp(50)},
-            id="through closed shards",
-        ),
-        pytest.param(
-            {"a": AtTimestamp(60)}, listing(shard("a")), {"a": AtTimestamp(60)}, id="later"
-        ),
-        pytest.param(
-            {"gone": END}, OPEN, {"a": AtTimestamp(50), "b": AtTimestamp(50)}, id="forgotten"
-        ),
-    ],
-)
-def test_everything_until_a_time(
-    start: Mapping[str, Position], listed: ShardMap, expected: Mapping[str, Position]
-) -> None:
-    """Open shards to the time, closed ones to their end, never backwards."""
-    assert everything_until(start, listed, 50) == expected
-
-
-# --- positions by shard -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("named", "listed", "expected"),
-    [
-        pytest.param(
-            {"a": After("7"), "b": Latest()},
-            OPEN,
-            {"a": After("7"), "b": AtTimestamp(77)},
-            id="as they are",
-        ),
-        pytest.param({"g2": After("7")}, LINE, {"g0": END, "g1": END, "g2": After("7")}, id="done"),
-        pytest.param({"g1": After("7")}, LINE, {"g0": END, "g1": After("7")}, id="children later"),
-        pytest.param({"a": After("7")}, OPEN, {"a": After("7")}, id="others are found later"),
-        pytest.param(
-            {"m": After("7"), "l": After("3")},
-            MERGE,
-            {"m": After("7"), "l": After("3"), "r": END},
-            id="a named parent is read",
-        ),
-    ],
-)
-def test_first_positions_by_shard(
-    named: Mapping[str, Position | Latest], listed: ShardMap, expected: Mapping[str, Position]
-) -> None:
-    """Named shards start there; what they came from is done."""
-    assert first_positions(named, listed, 77) == expected
 
 
 def test_children_beside_their_parents() -> None:

@@ -15,7 +15,6 @@ from tests.support.builders import listing, shard
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_ds.plan.shards import Shard
 
 MIB = 1024 * 1024
 
@@ -139,44 +138,6 @@ def test_no_task_is_much_larger_than_it_should_be() -> None:
     tasks = pack([planned(str(i), 1 + i % 5) for i in range(1000)])
 
     assert max(sum(r.nbytes or 0 for r in task) for task in tasks) <= TASK_BYTES + 5 * MIB
-
-
-# --- lineage ------------------------------------------------------------------------------------
-
-LINE = [shard("c", "b"), shard("b", "a", closed=True), shard("a", closed=True)]
-SPLIT = [shard("p", closed=True), shard("x", "p"), shard("y", "p"), shard("z")]
-MERGE = [shard("l", closed=True), shard("r", closed=True), shard("m", "l", "r")]
-
-
-@pytest.mark.parametrize(
-    ("shards", "among", "expected"),
-    [
-        pytest.param(LINE, None, "a:a b:a c:a", id="parents first, whatever their ids"),
-        pytest.param(SPLIT, None, "p:p x:p y:p z:z", id="split"),
-        pytest.param(MERGE, None, "l:l r:l m:l", id="merge"),
-        pytest.param(SPLIT, "xyz", "x:x y:y z:z", id="siblings without their parent are strangers"),
-        pytest.param(LINE, "ac", "a:a c:a", id="over a generation that does not count"),
-        pytest.param(MERGE, "rm", "r:m m:m", id="one of two parents"),
-        pytest.param(
-            [*MERGE, shard("n", "m")], "lrn", "l:l r:l n:l", id="two parents over a generation"
-        ),
-        pytest.param([shard("k", "gone")], None, "k:k", id="a parent that is not listed"),
-        pytest.param(SPLIT, "", "", id="none"),
-        pytest.param(SPLIT, ["x", "never heard of"], "x:x", id="one that is not listed"),
-    ],
-)
-def test_shards_are_grouped_by_lineage(
-    shards: list[Shard], among: str | None, expected: str
-) -> None:
-    """One group for all whose records may have a key in common in turn, parents first."""
-    groups = lineage_groups(listing(*shards), among)
-
-    assert " ".join(f"{s}:{group}" for s, group in groups.items()) == expected
-
-
-def test_a_listing_that_goes_in_circles_is_survived() -> None:
-    """No service lists that; nothing hangs on one that does."""
-    assert set(lineage_groups(listing(shard("a", "b"), shard("b", "a")))) == {"a", "b"}
 
 
 def test_ten_thousand_shards_of_one_lineage_are_packed() -> None:
