@@ -1,1 +1,1 @@
-"""Benchmarks: each prints a table with ratios against a named peer measured in the same run."""
+"""Benchmarks. Each prints a table with ratios to a named peer that was measured in the same run."""

@@ -1,12 +1,12 @@
-"""All benchmarks, one after the other: ``make bench``.
+"""Run all benchmarks, one after the other: ``make bench``.
 
     python -m benchmarks [--quick] [--only NAME ...] [--into FOLDER]
     python -m benchmarks --page
 
-Each is a process of its own. What it prints, measures and draws goes to ``benchmarks/results``
+Each runs in a process of its own. Its output, figures and chart go to ``benchmarks/results``
 (with ``--quick`` to ``.cache/bench``): NAME.txt, NAME.json, NAME.png; and ``summary.md`` with
-``summary.json``, the table of bars. It ends with 1 where a benchmark failed; a bar that is not met
-is no failure. ``--page`` puts what is in that folder into ``docs/explanation/performance.md``.
+``summary.json``, the table of bars. Exits with 1 if a benchmark failed; a bar that is not met is no
+failure. ``--page`` puts the results of that folder into ``docs/explanation/performance.md``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def run(name: str, folder: Path, *, quick: bool) -> str:
-    """Run one and show what it prints; how it failed, if it did. Nothing of an older run stays."""
+    """Run a benchmark and show its output; return why it failed, if so. Removes older results."""
     files = {kind: folder / f"{name}.{kind}" for kind in ("json", "png", "txt")}
     for file in files.values():
         file.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def write_summary(folder: Path, results: Results, commit: str) -> None:
 
 
 def _commit() -> str:
-    """Of this checkout, marked where files were changed since; empty without git."""
+    """Return the commit of this checkout, marked if files were changed; empty without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -4,9 +4,9 @@
 
 A source without Spark: a coordinator reads four shards of the double's wire-speed mode, commits at
 once what was received, and no task reads it. With one process that is the agent embedded in this
-one; with two they are its children, and this process only coordinates. Counted are the records
-between the first and the last tenth, the time of that, and the CPU of this process and its
-children; the double's is not. Sizes and processes take turns, medians of the rounds count.
+one; with two they are its children, and this process only coordinates. It
+counts the records between the first and the last tenth, the time they took, and the CPU of this
+process and its children without the double's. Sizes and processes take turns; medians count.
 
 *Speed-up* is MB/s against one process of the same run. The double needs CPU too: on two cores it,
 the coordinator and two agents share them, so two processes cannot be twice as fast as one. *Cores*
@@ -42,7 +42,7 @@ WITHIN_S = 120.0
 
 @dataclass(frozen=True)
 class Run:
-    """What one query did between its first and its last tenth."""
+    """The work of one query between its first and its last tenth."""
 
     megabytes: float
     seconds: float
@@ -114,7 +114,7 @@ def drain(double: Served, size: int, records: int, processes: int) -> Run:
 
 
 def cpu_s() -> float:
-    """Of this process and its children, but for the double's."""
+    """Return the CPU seconds of this process and its children, without the double's."""
     us = psutil.Process()
     agents = [child for child in us.children() if "kinesis_ds.agent" in child.cmdline()]
     return sum(p.cpu_times().user + p.cpu_times().system for p in (us, *agents))

@@ -51,7 +51,7 @@ def aggregates(record_size: int, records: int, keys: int) -> list[bytes]:
 
 
 def best_rate(work: Callable[[], int], rounds: int) -> float:
-    """User records a CPU second, best of the rounds."""
+    """Return user records per CPU second, the best of the rounds."""
     best = 0.0
     for _ in range(rounds):
         start = time.process_time()
@@ -61,7 +61,7 @@ def best_rate(work: Callable[[], int], rounds: int) -> float:
 
 
 def ours_make(rows: Block, prefix: str | None) -> list[int]:
-    """How many user records are in each aggregate."""
+    """Make aggregates with our encoder; return how many user records are in each."""
     aggregator = Aggregator(MADE_BYTES, 1_000_000, MIB, prefix)
     made = [closed.rows for closed in aggregator.add(rows, 0.0)]
     last = aggregator.close()
@@ -69,7 +69,7 @@ def ours_make(rows: Block, prefix: str | None) -> list[int]:
 
 
 def theirs_make(records: list[Record]) -> list[int]:
-    """The same by AWS's library, of records without explicit hash keys."""
+    """Do the same with AWS's library, for records without explicit hash keys."""
     writer = RecordAggregator(MADE_BYTES)
     made = []
     for record in records:
@@ -83,7 +83,7 @@ def theirs_make(records: list[Record]) -> list[int]:
 
 
 def making(rounds: int) -> Iterator[dict[str, Any]]:
-    """Rates of the encoders."""
+    """Measure the encoders."""
     for size, records in SIZES:
         many = records * AGGREGATES
         for keys in (many, 5):
@@ -110,7 +110,7 @@ def making(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def taking_apart(rounds: int) -> Iterator[dict[str, Any]]:
-    """Rates of the decoders."""
+    """Measure the decoders."""
     for size, records in SIZES:
         for keys in (records, 5):
             data = [base64.b64encode(d).decode() for d in aggregates(size, records, keys)]

@@ -71,7 +71,7 @@ class Phase:
 
 @dataclass
 class Sample:
-    """What the agent said of itself.
+    """Counters that the agent wrote about itself.
 
     Attributes:
         records: Received so far, of all shards.

@@ -1,4 +1,4 @@
-"""What a batch of a stream with many shards costs the driver, step by step.
+"""Measure what a batch of a stream with many shards costs the driver, step by step.
 
     python -m benchmarks.planning [--quick] [--json FILE] [--chart FILE]
 

@@ -1,4 +1,4 @@
-"""One Spark for the benchmarks of the source: queries into nothing, and what they cost."""
+"""Run Spark queries into the ``noop`` sink, and measure what they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every benchmark has in common: its arguments, its table, its JSON, its bars, its chart."""
+"""The parts of every benchmark: arguments, table, JSON, bars and chart."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Bar:
 
 @dataclass
 class Report:
-    """What a benchmark found; :meth:`finish` prints its bars and writes its files.
+    """The results of a benchmark; :meth:`finish` prints its bars and writes its files.
 
     Attributes:
         name: The module's, without the package.
@@ -111,7 +111,7 @@ def table(rows: Iterable[Mapping[str, Any]], formats: Mapping[str, str] | None =
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on and with. Neither names nor paths of the machine."""
+    """Return the hardware and versions of this machine, without its name and paths."""
     return {
         "cores": os.cpu_count(),
         "processor": _processor(),

@@ -1,4 +1,4 @@
-"""What the benchmarks of a run found, as a table of bars and as part of a page. Pure.
+"""Format the results of the benchmarks as a table of bars and as part of a page. Pure.
 
 A result is the JSON that a benchmark writes (:class:`benchmarks.report.Report`), with what was
 printed as ``output``; None stands for one that failed or was not run.
@@ -48,7 +48,7 @@ def conditions(results: Results, commit: str) -> str:
 
 
 def block(results: Results, commit: str, folder: str) -> str:
-    """What stands between the marks of the page.
+    """Return the text between the marks of the page.
 
     Args:
         folder: Where charts and JSON are, from the page's folder.
@@ -65,7 +65,7 @@ def block(results: Results, commit: str, folder: str) -> str:
 
 
 def with_block(page: str, text: str) -> str:
-    """A page with what stands between its marks replaced.
+    """Return a page with the text between its marks replaced.
 
     Raises:
         ValueError: It has no marks.

@@ -1,4 +1,4 @@
-"""What 1 to 1,000 idle subscriptions on one agent cost, and what a batch over them costs.
+"""Measure the cost of 1 to 1,000 idle subscriptions on one agent, and of a batch over them.
 
     python -m benchmarks.scale [--quick] [--json FILE] [--chart FILE]
 
@@ -236,7 +236,7 @@ def _traced(one: dict[str, Any] | None, many: dict[str, Any] | None, more: int) 
 
 
 def _buffer_bytes(transport: str) -> int:
-    """What a connection has for a buffer, whatever is in it: asyncio's TLS, since Python 3.11."""
+    """Return the size of a connection's buffer, empty or not: asyncio's TLS, since Python 3.11."""
     return getattr(SSLProtocol, "max_size", 0) if transport == "http1+tls" else 0
 
 
@@ -298,7 +298,7 @@ def _batches(
     start: dict[str, Any],
     have: Callable[[int], bool],
 ) -> dict[str, float]:
-    """What Spark's calls take for batches with a record of each shard."""
+    """Measure Spark's calls for batches with a record of each shard."""
     took: dict[str, list[float]] = {"latestOffset_ms": [], "partitions_ms": [], "commit_ms": []}
     for batch in range(1, case.batches + 1):
         pipe.send("put")
@@ -393,7 +393,7 @@ def _consumer(case: Case, double: Served) -> tuple[str, list[str]]:
 
 
 def _observed(case: Case, ready: Callable[[], bool]) -> dict[str, Any]:
-    """What it takes until ready, and what it is then to leave it alone."""
+    """Measure the cost until it is ready, and then its cost at rest."""
     began, cpu = time.perf_counter(), time.process_time()
     spent_looking = 0.0
     while True:

@@ -1,4 +1,4 @@
-"""The double in a process of its own, for benchmarks that measure its client."""
+"""Run the double in a process of its own, for benchmarks that measure its client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STOP_S = 10.0
 
 @dataclass(frozen=True)
 class Served:
-    """Where a double listens.
+    """The addresses of a double.
 
     Attributes:
         endpoint, tls_endpoint: Its URLs; the second is empty unless it was started with TLS.
@@ -30,7 +30,7 @@ class Served:
     def options(
         self, stream: str, transport: str = "http1", *, tls: bool = False
     ) -> dict[str, str]:
-        """What a source needs to read a stream here. The certificate is not an option."""
+        """Return the options of a source that reads a stream here; the certificate is not one."""
         return {
             "streamName": stream,
             "endpoint": self.tls_endpoint if tls else self.endpoint,

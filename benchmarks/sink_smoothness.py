@@ -49,7 +49,7 @@ ROW_BYTES = 200
 
 @dataclass
 class Run:
-    """What one producer did. Times in seconds since its start.
+    """The work of one producer. Times in seconds since its start.
 
     Attributes:
         taken, stored: A time for each row.

@@ -1,4 +1,4 @@
-"""How fast the sink writes, and what it costs, beside two peers that write the same rows.
+"""Measure speed and cost of the sink, beside two peers that write the same rows.
 
     python -m benchmarks.sink_throughput [--quick] [--json FILE] [--chart FILE]
 
@@ -77,7 +77,7 @@ SPARK_ROWS, SPARK_PEER_ROWS = 200_000, 50_000
 
 @dataclass(frozen=True)
 class Cost:
-    """What a round took: rows, and seconds of the clock and of the processors."""
+    """The cost of a round: rows, and seconds of the clock and of the processors."""
 
     rows: int
     seconds: float
@@ -139,7 +139,7 @@ def plain_client(endpoint: str) -> Any:
 
 
 def entries_of(rows: pa.RecordBatch) -> Iterator[list[dict[str, Any]]]:
-    """What ``put_records`` takes, 500 at a time."""
+    """Return the entries for ``put_records``, 500 at a time."""
     for first in range(0, rows.num_rows, 500):
         part = rows.slice(first, 500)
         values, keys = (part.column(name).to_pylist() for name in ("data", "partitionKey"))
@@ -147,7 +147,7 @@ def entries_of(rows: pa.RecordBatch) -> Iterator[list[dict[str, Any]]]:
 
 
 def put(client: Any, requests: Iterator[list[dict[str, Any]]], stream: str) -> None:
-    """All of them, so many under way at once."""
+    """Put all entries, with so many calls under way at once."""
     lock = threading.Lock()
 
     def send(_: int) -> None:
@@ -315,7 +315,7 @@ def in_one_task(endpoint: str, quick: bool) -> dict[tuple[int, str], list[Cost]]
 
 
 def ratio(one: list[Cost], other: list[Cost], what: Callable[[Cost], float]) -> float:
-    """Of what was measured in the same rounds."""
+    """Return the ratio of two ways that were measured in the same rounds."""
     return median(what(a) / what(b) for a, b in zip(one, other, strict=True))
 
 

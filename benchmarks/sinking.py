@@ -1,4 +1,4 @@
-"""What the benchmarks of the sink have in common: a double in this process, rows, and one task."""
+"""The parts of the sink's benchmarks: a double in this process, rows, and one task."""
 
 from __future__ import annotations
 

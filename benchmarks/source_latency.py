@@ -119,7 +119,7 @@ class Bench:
         return registered(self.kinesis, stream, f"reader-{self._consumers}")
 
     def options(self, stream: str, transport: str, position: str) -> dict[str, str]:
-        """Of a source with a consumer of its own."""
+        """Return the options of a source with a consumer of its own."""
         return {
             **self.server.options(stream, transport, tls=True),
             "registeredConsumerId": self.consumer(stream)[0],

@@ -1,5 +1,4 @@
-"""What the source is compared with, as data sources that a user could write. Nothing of them is
-used by the connector.
+"""Peers of the source: data sources that a user could write. The connector uses none of them.
 
 * :class:`Ceiling` makes the batches that the source would give, from memory, in ``read`` itself.
 * :class:`PlainFanOut` has tasks that call boto3's ``subscribe_to_shard`` and yield its records, as
@@ -35,7 +34,7 @@ _STREAM = "orders"
 
 @dataclass(frozen=True)
 class Share(InputPartition):
-    """What one task reads: so many records, of a shard if there is any."""
+    """The part of one task: so many records, of a shard if there is one."""
 
     records: int
     shard_id: str = ""
@@ -49,7 +48,7 @@ class _Planned(DataSourceStreamReader):
         self._asked = 0
 
     def tasks(self) -> list[Share]:
-        """Of each batch."""
+        """Tasks of each batch."""
         raise NotImplementedError
 
     def initialOffset(self) -> dict[str, int]:
@@ -76,7 +75,7 @@ class _CeilingReader(_Planned):
 
 @functools.cache
 def _batch(records: int, record_bytes: int) -> pa.RecordBatch:
-    """What the source makes of an event."""
+    """Decode an event as the source does."""
     parser = MessageParser()
     parser.feed(Replay.of(1, records, record_bytes).frames[0])
     message = parser.take()
@@ -128,7 +127,7 @@ class _PollingReader(_Shards):
 
 
 class _Peer(DataSource):
-    """What all of them have in common."""
+    """The common part of all peers."""
 
     kind: ClassVar[str]
     reader: ClassVar[type[_Planned]]

@@ -1,4 +1,4 @@
-"""What each stage of the source costs alone, in CPU seconds per GB of data, on one core.
+"""Measure each stage of the source alone, in CPU seconds per GB of data, on one core.
 
 The same records go through the connector's own parts, one after the other, in this process:
 

@@ -1,4 +1,4 @@
-"""What comes through the source into Spark, and what it costs, against a ceiling and plain peers.
+"""Measure speed and cost of the source in Spark, against a ceiling and plain peers.
 
     python -m benchmarks.source_throughput [--quick] [--json FILE] [--chart FILE]
 
@@ -105,7 +105,7 @@ class Load:
 
     @property
     def argument(self) -> str:
-        """For ``--replay``, which comes to the same events."""
+        """The argument ``--replay`` that gives the same events."""
         megabytes = self.events * self.records_an_event * self.record_bytes / 1e6
         return f"{self.name}:{self.shards}:{megabytes}:{self.record_bytes}"
 
@@ -130,7 +130,7 @@ class Bench:
         return run(self.session, "kinesis", options, load.records, load.record_bytes)
 
     def ceiling(self, load: Load) -> Ran:
-        """As many records, or a few more: whole batches of whole tasks."""
+        """Run the ceiling with about as many records: whole batches of whole tasks."""
         event = load.records_an_event * load.record_bytes
         batch = min(_BATCH_BYTES, load.records * load.record_bytes)
         tasks = max(1, batch // _TASK_BYTES)
@@ -301,7 +301,7 @@ def _find(rows: list[dict[str, Any]], size: int, what: str) -> dict[str, Any]:
 
 
 def bars(rows: list[dict[str, Any]]) -> list[Bar]:
-    """Those of the issue, as far as their sizes were measured."""
+    """Return the bars, as far as their sizes were measured."""
     found = []
     sizes = {row["record"] for row in rows}
     if 1_000 in sizes:

@@ -1,4 +1,4 @@
-"""What a developer's machine needs beside the connector: local servers, started and ended cleanly.
+"""Tools for a developer's machine: local servers that start and end cleanly, tables, pages of docs.
 
 Only the standard library is used, so that `python -m devtools.localstack` runs before anything is
 installed. Nothing here is part of the wheel.

@@ -1,4 +1,4 @@
-"""`install`, `start`, `stop` and `run` for a server, as a command line."""
+"""The command line of a server: `install`, `start`, `stop` and `run`."""
 
 from __future__ import annotations
 

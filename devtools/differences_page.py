@@ -1,4 +1,4 @@
-"""Writes `docs/reference/server-differences.md` from the table that the contract suite uses."""
+"""Write `docs/reference/server-differences.md` from the table that the contract suite uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ or more than 10 MiB, is tried on the other servers with `-m soak`.
 
 
 def page() -> str:
-    """The page as it should be."""
+    """Return the text of the page."""
     return "\n".join([_HEAD, *(_section(server) for server in SERVERS)])
 
 
@@ -63,7 +63,7 @@ def _row(row: Difference) -> str:
 
 
 def _tests(tests: Iterable[str]) -> str:
-    """Each test once, whatever values it is run with."""
+    """Return each test once, without its parameters."""
     names = dict.fromkeys(test.partition("[")[0] for test in tests)
     return "<br>".join(f"`{name}`" for name in names)
 

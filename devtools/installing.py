@@ -1,4 +1,4 @@
-"""Puts a server's programs into `.cache/`, once, whoever asks and however often.
+"""Install a server's programs into `.cache/`, once for all who ask.
 
 An installation lives in a folder named by a hash of everything it was made from, and counts only
 when its stamp, written last, is there. So an interrupted one is made again, a changed pin makes a
@@ -32,7 +32,7 @@ class InstallError(RuntimeError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is installed, and from which pins.
+    """A server to install, and the pinned versions to install it from.
 
     Attributes:
         name: the folder under `.cache/`, and what progress and errors call it.
@@ -50,17 +50,17 @@ class Recipe:
 
     @property
     def home(self) -> Path:
-        """Where this server keeps all that it ever writes."""
+        """Folder of everything that this server writes."""
         return CACHE / self.name
 
     @property
     def folder(self) -> Path:
-        """Where this recipe's installation is, or would be."""
+        """Folder of this recipe's installation, whether it exists or not."""
         return self.home / self.digest
 
     @property
     def digest(self) -> str:
-        """Changes with every pin, and with the Python that the virtual environment is made by."""
+        """Hash of all pins and of the Python that makes the virtual environment."""
         made_from = [
             self.requirement,
             self.constraints.read_text() if self.constraints else "",
@@ -118,7 +118,7 @@ class Recipe:
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of the virtual environment in an installation."""
+    """Return the Python of the virtual environment in an installation."""
     return folder / "venv" / "bin" / "python"
 
 
@@ -136,7 +136,7 @@ def exclusive(path: Path) -> Iterator[int]:
 
 
 def tail(log: Path, lines: int = _LOG_LINES) -> str:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error message."""
     try:
         text = log.read_text(errors="replace")
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""The Spark tests on each PySpark that we support, on each Python at hand.
+"""Run the Spark tests on each PySpark that we support, with each Python on this machine.
 
     python -m devtools.matrix                     # all; one environment a cell, kept in .cache
     python -m devtools.matrix --spark 4.3.0       # one column
     python -m devtools.matrix --python 3.10 -- tests/spark -k triggers
 
-Prints a table at the end, and exits with 1 where a cell failed. What a cell printed is in
+Prints a table at the end, and exits with 1 if a cell failed. The output of a cell is in
 ``.cache/matrix/<cell>/log.txt``.
 """
 
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: pytest's own summary, or why there is none."""
+    """The result of a cell: pytest's summary, or why there is none."""
 
     cell: Cell
     passed: bool
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program."""
+    """Run the program; return its exit code."""
     own, tests = _split(list(sys.argv[1:] if argv is None else argv))
     parser = argparse.ArgumentParser(
         prog="python -m devtools.matrix",
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def pythons() -> dict[tuple[int, int], str]:
-    """The Pythons on this machine that we support: on the PATH, or installed by pyenv."""
+    """Return the supported Pythons on this machine: on the PATH, or installed by pyenv."""
     found = {}
     for version in PYTHONS:
         name = f"python{version[0]}.{version[1]}"
@@ -131,7 +131,7 @@ def _of_pyenv(name: str) -> list[str]:
 
 
 def _works(executable: str, version: tuple[int, int]) -> bool:
-    """Whether it is that Python. One that pyenv's shims promise may not be switched on."""
+    """Return True if the program is that Python; pyenv's shims exist for inactive ones, too."""
     asked = subprocess.run(
         [executable, "-c", "import sys, venv; print(*sys.version_info[:2])"],
         capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""Writes `docs/reference/options.md` from the table that the parser uses: `make docs`."""
+"""Write `docs/reference/options.md` from the table that the parser uses: `make docs`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Refused, because ignoring them could mean to use another account or another way 
 
 
 def page() -> str:
-    """The page as it should be."""
+    """Return the text of the page."""
     both = [o for o in OPTIONS if len(o.modes) == 2]
     source = [o for o in OPTIONS if o.modes == {"read"}]
     sink = [o for o in OPTIONS if o.modes == {"write"}]

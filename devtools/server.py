@@ -77,17 +77,17 @@ class Server(abc.ABC):
 
     @property
     def scratch(self) -> Path:
-        """Where the running server writes; removed when it stops."""
+        """Folder that the running server writes to; removed when it stops."""
         return self.recipe.home / "run" / str(self.port)
 
     @property
     def log(self) -> Path:
-        """What the server printed."""
+        """File with the output of the server."""
         return self.scratch / "server.log"
 
     @property
     def running(self) -> bool:
-        """Whether the process tree that `start` made is still there."""
+        """True while the process tree that `start` made is there."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ class Server(abc.ABC):
 
 
 def list_streams(port: int) -> bool:
-    """Whether a ListStreams call is answered with success.
+    """Return True if a ListStreams call succeeds.
 
     An open port or a "ready" in a log says less: LocalStack starts its Kinesis on the first call.
     """
@@ -263,7 +263,7 @@ def _locked(file: int) -> bool:
 
 
 def _forget_the_dead(run: Path) -> None:
-    """Remove what servers left that were not stopped, or that never came up."""
+    """Remove the folders of servers that were killed or never came up."""
     for lock_file in run.glob("*/lock"):
         with contextlib.suppress(FileNotFoundError), lock_file.open("r+") as lock:
             if not _locked(lock.fileno()):

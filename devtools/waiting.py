@@ -1,4 +1,4 @@
-"""The one place where the project's tools and tests wait for the world outside."""
+"""Wait for something outside this process; tools and tests wait nowhere else."""
 
 from __future__ import annotations
 
