@@ -8,7 +8,7 @@ Read in this order:
   ``start``: where a new query starts.
 * ``ranges``: the next offset, and the ranges between two offsets. ``limits`` and ``held``: how much
   of what the agents hold goes into one batch. ``batch``: the ranges of a batch read.
-* ``planned_range``: what a task is told; ``decoding`` and ``ticket`` are parts of it. ``tasks``:
+* ``planned_range``: one range of a task; ``decoding`` and ``ticket`` are parts of it. ``tasks``:
   which ranges share a task.
 * ``loss``: what happens when records are gone before they were read.
 """

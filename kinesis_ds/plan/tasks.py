@@ -43,7 +43,7 @@ def pack(
     shards_per_task: int | None = None,
     max_tasks: int | None = None,
 ) -> list[list[PlannedRange]]:
-    """Deal ranges out to tasks, by their bytes unless told otherwise. No task is empty.
+    """Deal ranges out to tasks, by their bytes or by their number. No task is empty.
 
     A range of unknown size gets a task of its own. The same ranges give the same tasks.
 

@@ -104,7 +104,7 @@ class Coordinator:
     def plan(self, start: Offset, end: Offset) -> list[PlannedRange]:
         """Return the ranges of the batch from ``start`` to ``end``.
 
-        Spark also calls this with two equal offsets, to tell a restarted source where it stands.
+        Spark also calls this with two equal offsets, to show a restarted source where it stands.
 
         Raises:
             KinesisConnectorError: A stream cannot be looked up, or records of the batch are lost.

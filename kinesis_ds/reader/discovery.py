@@ -38,7 +38,7 @@ _RETRY_S = 10.0
 # Every so many intervals all shards are listed. Where they are so few, whenever something happened.
 _EVERYTHING_AFTER = 60
 _CHEAP_LISTING = 100
-# A proxy may answer senselessly for a moment; in a row, so many mean that this is no Kinesis.
+# A proxy may answer protocol_errorsly for a moment; in a row, so many mean that this is no Kinesis.
 _GIVE_UP_PROTOCOL_AFTER = 5
 # Shards whose oldest record is looked at, at the same time.
 _CHECKS_AT_ONCE = 50
@@ -128,7 +128,7 @@ class Discovery:
         self.learn(listed, everything=True)
         self._checks: set[asyncio.Task[None]] = set()
         self._checking = asyncio.Semaphore(_CHECKS_AT_ONCE)
-        self._poke = asyncio.Event()
+        self._look_wanted = asyncio.Event()
         self._diagnosis = SharedDiagnosis()
 
     @property
@@ -136,9 +136,9 @@ class Discovery:
         """The shards of the stream, as far as they are known."""
         return self._listed
 
-    def poke(self) -> None:
-        """Look soon: a shard broke or ended. On the network loop."""
-        self._poke.set()
+    def look_soon(self) -> None:
+        """Have the shards listed within a second: one broke or ended. On the network loop."""
+        self._look_wanted.set()
 
     async def run(self, connection: Connection, agent: ReadsShards) -> None:
         """Assign the shards that can be read, then keep looking until cancelled or failed."""
@@ -153,15 +153,15 @@ class Discovery:
         look_due = now() + self._interval_s
         everything_due = now() + self._interval_s * _EVERYTHING_AFTER
         consumer_due = now() + self._consumer_refresh_s if self._consumer_arn else math.inf
-        senseless = 0
+        protocol_errors = 0
         while self.failure is None:
             try:
                 self.reconcile(connection, agent)
-                poked = await self._pause(min(look_due, consumer_due) - now())
-                if poked or now() >= look_due:
+                wanted = await self._pause(min(look_due, consumer_due) - now())
+                if wanted or now() >= look_due:
                     look_due = now() + min(self._interval_s, _RETRY_S)
                     few = len(self._listed) < _CHEAP_LISTING
-                    everything = now() >= everything_due or (poked and few)
+                    everything = now() >= everything_due or (wanted and few)
                     await self._look(connection, everything=everything)
                     look_due = now() + self._interval_s
                     if everything:
@@ -170,10 +170,12 @@ class Discovery:
                     consumer_due = now() + min(self._consumer_refresh_s, _RETRY_S)
                     await self._check_consumer(connection)
                     consumer_due = now() + self._consumer_refresh_s
-                senseless = 0
+                protocol_errors = 0
             except KinesisConnectorError as exc:
-                senseless += isinstance(exc, ProtocolError)
-                passes = isinstance(exc, ProtocolError) and senseless < _GIVE_UP_PROTOCOL_AFTER
+                protocol_errors += isinstance(exc, ProtocolError)
+                passes = (
+                    isinstance(exc, ProtocolError) and protocol_errors < _GIVE_UP_PROTOCOL_AFTER
+                )
                 if not exc.retryable and not passes:
                     self.failure = exc
                     return
@@ -213,11 +215,11 @@ class Discovery:
         """Wait, a second at least; return True as soon as something happened meanwhile."""
         await asyncio.sleep(_MIN_INTERVAL_S)
         try:
-            await asyncio.wait_for(self._poke.wait(), max(0.0, seconds - _MIN_INTERVAL_S))
+            await asyncio.wait_for(self._look_wanted.wait(), max(0.0, seconds - _MIN_INTERVAL_S))
         except asyncio.TimeoutError:
             return False
         finally:
-            self._poke.clear()
+            self._look_wanted.clear()
         return True
 
     async def _look(self, connection: Connection, *, everything: bool) -> None:
@@ -319,7 +321,7 @@ class Discovery:
             )
             raise
         finally:
-            self._poke.set()
+            self._look_wanted.set()
 
     async def _expired(
         self, connection: Connection, shard_id: str, position: Position

@@ -1,8 +1,8 @@
 """Find out whether records expired behind a checkpoint while nobody read.
 
 Servers differ in what they do with a sequence number older than their oldest record: some refuse
-it, some start at the oldest record without a word. A refusal is reported by whoever meets it. The
-silent start has to be found out before the shard is read:
+it, some start at the oldest record without a word. The reader that meets a refusal reports it.
+The silent start has to be found out before the shard is read:
 
 * A position carries the time up to which the shard had been seen (``After.seen_ms``). While that is
   within the stream's retention, nothing behind the position can have expired. This costs no call.

@@ -67,7 +67,7 @@ def open_stream(
             metadata=options.metadata,
         ),
         diagnose=lambda shard: discovery.explain(network.connection, shard),
-        changed=discovery.poke,
+        changed=discovery.look_soon,
     )
 
     async def begin() -> asyncio.Task[None]:
@@ -171,7 +171,7 @@ class OpenStream:
         now = await list_shards(self.source.network.connection, StreamId(arn=self.source.info.arn))
         if now.keys() <= self.listed.keys():
             return True
-        self._discovery.poke()
+        self._discovery.look_soon()
         return False
 
     def plan(self, origin: StreamOffset, end: StreamOffset) -> list[PlannedRange]:

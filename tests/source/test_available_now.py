@@ -216,7 +216,7 @@ def test_shards_that_become_known_while_the_end_is_checked_are_read(
     async def learn_and_ask(stream: OpenStream) -> bool:
         discovery = stream._discovery
         while len(discovery.listed) < 3:
-            discovery.poke()
+            discovery.look_soon()
             await asyncio.sleep(0.01)
         return await ask(stream)
 

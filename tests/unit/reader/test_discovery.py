@@ -203,7 +203,7 @@ def test_children_follow_when_the_parent_is_drained() -> None:
         await asyncio.sleep(2)
         assert set(agent.assigned) == {"p"}
         agent.assigned["p"] = SHARD_END
-        found.poke()
+        found.look_soon()
         await asyncio.sleep(0.1)
         assert set(agent.assigned) == {"p", "a", "b"}
         await ended(task)
@@ -221,7 +221,7 @@ def test_the_list_is_refreshed_at_its_interval_and_poked_at_most_once_a_second()
         await asyncio.sleep(25)
         assert client.times == [10.0, 20.0]
         for _ in range(100):
-            found.poke()
+            found.look_soon()
             await asyncio.sleep(0.05)
         assert len(client.times) <= 8
         await ended(task)
@@ -363,7 +363,7 @@ def test_ten_thousand_shards_at_rest_are_one_call_and_no_work() -> None:
         assert len(agent.assigned) == 10_000
         agent.available = None  # type: ignore[assignment]  # not to be called any more
         for _ in range(100):
-            found.poke()
+            found.look_soon()
             await asyncio.sleep(1)
         await ended(task)
 
@@ -391,10 +391,10 @@ def test_few_shards_are_all_listed_when_one_of_them_breaks() -> None:
 
     async def main() -> None:
         task = asyncio.ensure_future(found.run(client, agent))  # type: ignore[arg-type]
-        found.poke()
+        found.look_soon()
         await asyncio.sleep(2)
         agent.assigned["m"] = SHARD_END
-        found.poke()
+        found.look_soon()
         await asyncio.sleep(2)
         await ended(task)
 
