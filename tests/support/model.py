@@ -12,7 +12,7 @@ from kinesis_ds.limits import MAX_HASH_KEY
 from kinesis_ds.testing.account import Account
 from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.settings import Settings
-from kinesis_ds.testing.subscription import Send, Step, Subscription
+from kinesis_ds.testing.subscription import End, Fail, Send, Step, Subscription
 
 STARTED_S = 1_700_000_000.0
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/"
@@ -158,3 +158,28 @@ def tiles(shards: list[dict[str, Any]]) -> bool:
 
 def is_open(shard: dict[str, Any]) -> bool:
     return "EndingSequenceNumber" not in shard["SequenceNumberRange"]
+
+
+def subscribed(kind: str = "TRIM_HORIZON", **settings: Any) -> tuple[Model, str, Subscription]:
+    """Return a model with a stream, its consumer's ARN, and a subscription to its first shard."""
+    model = Model(**settings)
+    model.create()
+    arn = model.register()
+    return model, arn, model.subscribe(arn, kind=kind)
+
+
+def heartbeat(model: Model, subscription: Subscription) -> int:
+    """Take the next event, which is empty, and return its number."""
+    event = model.event(subscription)
+    assert event["Records"] == []
+    assert event["MillisBehindLatest"] == 0
+    return int(event["ContinuationSequenceNumber"])
+
+
+def raised(model: Model, subscription: Subscription) -> str:
+    """Take the exception that ends the stream, and return its code."""
+    step = subscription.next(model.now)
+    assert isinstance(step, Fail), step
+    assert subscription.next(model.now) == End()
+    assert subscription not in model.account.subscriptions()
+    return step.code

@@ -13,12 +13,16 @@ import h2.connection
 import h2.events
 import orjson
 
+from kinesis_ds.testing.frames import initial_message
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_ds.testing import KinesisServer
 
 _TIMEOUT_S = 20.0
+# Bytes of the message that begins every subscription.
+INITIAL = len(initial_message())
 
 
 class Torn(Exception):  # noqa: N818  # what the tests look for
@@ -184,3 +188,18 @@ class Http2Client:
 
 
 WireClient = Http1Client | Http2Client
+
+
+def events(body: bytes) -> list[dict[str, Any]]:
+    """Return the events of a body behind the initial response; every frame is whole."""
+    found = []
+    at = INITIAL
+    while at < len(body):
+        size, headers = (
+            int.from_bytes(body[at : at + 4], "big"),
+            int.from_bytes(body[at + 4 : at + 8], "big"),
+        )
+        assert len(body) >= at + size, "a frame that was cut"
+        found.append(orjson.loads(body[at + 12 + headers : at + size - 4]))
+        at += size
+    return found
