@@ -97,21 +97,21 @@ class Sender:
             if scheduler is None:
                 scheduler = self._schedulers[piece.stream] = self._open(piece.stream)
             scheduler.add(piece.block, self._now())
-            self._pump()
+            self._send_ready()
 
     def hurry(self, on: bool) -> None:
         """The task waits for room, so rows wait for no others (True); or it no longer does."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
                 scheduler.hurry(on)
-            self._pump()
+            self._send_ready()
 
     def flush(self) -> None:
         """No more rows come."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
                 scheduler.flush()
-            self._pump()
+            self._send_ready()
 
     async def aclose(self) -> None:
         """Cancel what is under way, and return when it has ended. Idempotent."""
@@ -158,7 +158,7 @@ class Sender:
             uniform=self._uniform,
         )
 
-    def _pump(self) -> None:
+    def _send_ready(self) -> None:
         """Send all that may be sent now, and set a timer for what may be sent later."""
         if self._timer is not None:
             self._timer.cancel()
@@ -189,7 +189,7 @@ class Sender:
     def _timer_fired(self) -> None:
         self._timer = None
         with self._failing_the_task():
-            self._pump()
+            self._send_ready()
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(call)
@@ -207,7 +207,7 @@ class Sender:
             if self._closed:
                 return
             self._settle(stream, scheduler, settled)
-            self._pump()
+            self._send_ready()
 
     async def _call(self, stream: StreamId, scheduler: Scheduler, request: Request) -> Settled:
         label = f"stream {stream.label}"
@@ -261,7 +261,7 @@ class Sender:
                     self._surprised.add(stream)
                 else:
                     self._settle(stream, scheduler, scheduler.reshard(prediction, self._now()))
-                    self._pump()
+                    self._send_ready()
                 # A reshard takes a while, and each answer in the meantime is another surprise.
                 await asyncio.sleep(_LIST_AGAIN_S)
         self._listings.pop(stream, None)
