@@ -32,7 +32,7 @@ LOW_WATER = 0.9
 
 @dataclass(frozen=True)
 class WindowStatistics:
-    """What a window holds now, and what it has seen.
+    """A snapshot of a window: what it holds now, and what it has seen.
 
     Attributes:
         records: Rows in flight now.

@@ -38,7 +38,7 @@ class EntryError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """What one batch has written.
+    """The record of one batch: where it was written to, and what was stored.
 
     Attributes:
         query_id: The id of the query, the same after a restart.

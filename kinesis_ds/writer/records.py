@@ -221,7 +221,7 @@ class Block:
 
 
 Item = Block | Record
-"""What waits in a queue and travels in a request: a block of rows, or a single record."""
+"""A block of rows or a single record, as it waits in a queue and travels in a request."""
 
 
 def _cost_of(sizes: list[int], size: int) -> float:
@@ -234,7 +234,7 @@ def _cost_of(sizes: list[int], size: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one PutRecords call sends. Its length is the number of records.
+    """The records of one PutRecords call. Its length is the number of records.
 
     Attributes:
         items: The records, in order.
@@ -305,7 +305,7 @@ def records_of(items: Iterable[Item]) -> list[Record]:
 
 @dataclass(frozen=True)
 class PackingLimits:
-    """What one request and one record may hold. Sizes count partition keys.
+    """The limits of a request and of a record. Sizes count partition keys.
 
     Attributes:
         request_records: The most records of a request.

@@ -111,7 +111,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class ShardWrites:
-    """What was stored in one shard.
+    """The totals of what was stored in one shard.
 
     Attributes:
         stream: The stream as the query or the row names it.
@@ -230,7 +230,7 @@ def _ends(numbers: list[str]) -> tuple[str, str]:
 
 
 WritesByShard = dict[tuple[str, str], ShardWrites]
-"""What was stored, by the name of the stream and the id of the shard."""
+"""The totals of what was stored, by the name of the stream and the id of the shard."""
 
 
 def merge(writes: Iterable[ShardWrites], into: WritesByShard | None = None) -> WritesByShard:

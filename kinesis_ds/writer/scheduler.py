@@ -59,7 +59,7 @@ class Misplaced(NamedTuple):
 
 @dataclass
 class Settled:
-    """What the answer to a request comes to.
+    """The consequences of the answer to a request.
 
     Attributes:
         rows: How many rows are delivered; they are to be released from the window.
@@ -80,7 +80,7 @@ class Settled:
 
 
 class _Share(NamedTuple):
-    """What a request carries of one queue; ``cost`` in shard-seconds."""
+    """The part of a request that was taken from one queue; ``cost`` in shard-seconds."""
 
     queue: ShardQueue
     items: list[Item]
@@ -159,7 +159,7 @@ class Scheduler:
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was added is delivered."""
+        """True when everything that was added is delivered."""
         return not (self.waiting or self._sent or self._in_unknown_shards)
 
     def add(self, block: Block, now: float) -> None:
@@ -167,11 +167,11 @@ class Scheduler:
         self._waiting.add(block, now)
 
     def flush(self, on: bool = True) -> None:
-        """No more rows come, so nothing waits for others."""
+        """Let nothing wait for others, because no more rows come."""
         self._waiting.flush(on)
 
     def hurry(self, on: bool) -> None:
-        """The task waits for room, so nothing that can be sent waits. Aggregates stay open."""
+        """Send all that can be sent while the task waits for room. Aggregates stay open."""
         self._waiting.hurry(on)
 
     # Requests.

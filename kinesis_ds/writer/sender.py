@@ -100,14 +100,14 @@ class Sender:
             self._send_ready()
 
     def hurry(self, on: bool) -> None:
-        """The task waits for room, so rows wait for no others (True); or it no longer does."""
+        """Send without waiting for more rows while the task waits for room (``on``)."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
                 scheduler.hurry(on)
             self._send_ready()
 
     def flush(self) -> None:
-        """No more rows come."""
+        """Send all that is left, because no more rows come."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
                 scheduler.flush()

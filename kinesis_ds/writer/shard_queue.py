@@ -1,4 +1,4 @@
-"""The queue of one shard: what may be sent to it, and what holds it back. Pure."""
+"""The queue of one shard: the records that may be sent to it, and what holds them back. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BACKOFF_CAP_S: Final = 5.0
 
 
 class Taken(NamedTuple):
-    """What a queue gave for a request.
+    """The records that a queue gave for a request.
 
     Attributes:
         items: Blocks and records, in their order.
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
 
 
 class ShardQueue:
-    """What may be sent to one shard, first in, first out. Its length is the number of records.
+    """The records that may be sent to one shard, first in, first out. Its length is their number.
 
     Args:
         shard: The id of the shard; empty for records whose shard is not known.

@@ -43,7 +43,7 @@ CHECK_TIMEOUT_S = 12.0
 
 @dataclass
 class TargetStream:
-    """What a worker process knows of one stream that it writes to.
+    """All that a worker process knows of one stream that it writes to.
 
     Attributes:
         record_bytes: The most bytes that a record may have, partition key included.

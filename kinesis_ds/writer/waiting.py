@@ -139,12 +139,12 @@ class WaitingRows:
     # Out.
 
     def flush(self, on: bool) -> None:
-        """No more rows come, so nothing waits for others."""
+        """Let nothing wait for others, because no more rows come."""
         self._flushing = on
         self._readiness.eager = self._flushing or self._hurrying
 
     def hurry(self, on: bool) -> None:
-        """The task waits for room, so nothing that can be sent waits. Aggregates stay open."""
+        """Send all that can be sent while the task waits for room. Aggregates stay open."""
         self._hurrying = on
         self._readiness.eager = self._flushing or self._hurrying
 

@@ -31,7 +31,7 @@ STREAM_LIMIT = 450  # some records fit it only without an id
 
 
 def records_of(users: list[User], first_row: int = 0) -> list[Record]:
-    """As they were checked before: none is larger than the stream takes."""
+    """Return these rows as records; those larger than the stream takes are left out."""
     plains = (
         plain(u.data, u.key, u.hash_key, len(u.data) + len(u.key.encode()), first_row + 3 * i)
         for i, u in enumerate(users)
@@ -56,7 +56,7 @@ def aggregated(
 
 
 def size_of(records: list[Record], prefix: str | None) -> int:
-    """Of these as an aggregate, said by an encoder that knows nothing of ours."""
+    """Return their size as an aggregate, by an encoder that knows nothing of ours."""
     users = []
     for i, r in enumerate(records):
         tags = b""

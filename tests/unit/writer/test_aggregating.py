@@ -29,7 +29,7 @@ def aggregated(
     stream_limit: int = MIB,
     prefix: str | None = None,
 ) -> list[Record]:
-    """What comes out when these go in."""
+    """Return the records that an aggregator makes of these."""
     aggregator = Aggregator(most, users, stream_limit, prefix)
     out = [closed for record in records for closed in aggregator.add(Block.of([record]), 0.0)]
     last = aggregator.close()
@@ -73,7 +73,7 @@ def test_an_explicit_hash_key_is_the_aggregates_and_each_records_own() -> None:
 
 
 def test_one_row_alone_is_sent_as_it_is() -> None:
-    """As the KPL does: nobody needs to take it apart."""
+    """The KPL does the same: no reader needs to take it apart."""
     only = record_of(3)
 
     assert repr(aggregated(only)) == repr([only])
@@ -101,7 +101,7 @@ def test_an_aggregate_fills_up_to_the_byte() -> None:
 
 
 def test_the_streams_limit_is_kept_where_more_was_asked_for() -> None:
-    """What the stream takes is the end, whatever an option says."""
+    """The limit of the stream counts, whatever an option says."""
     out = aggregated(
         *[record_of(row, b"x" * 200) for row in range(20)], most=MIB, stream_limit=1_000
     )

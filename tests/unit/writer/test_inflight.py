@@ -192,7 +192,7 @@ def test_a_long_wait_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_statistics_show_limits_peaks_and_waits() -> None:
-    """What an operator needs to size the bounds."""
+    """They are what an operator needs to size the bounds."""
     w = window()
     w.acquire(4, 40, SOON)
     w.acquire(3, 30, SOON)

@@ -53,7 +53,7 @@ class Checkpoint:
         (root / "offsets").mkdir(parents=True)
 
     def begin(self, batch_id: int, text: str = "") -> None:
-        """What Spark does before a batch runs for the first time."""
+        """Do what Spark does before a batch runs for the first time."""
         (self.root / "offsets" / str(batch_id)).write_text(text or f"v1\nbatch {batch_id}")
 
     def ledger(self) -> Ledger:
@@ -85,7 +85,7 @@ def test_golden_files_are_there() -> None:
 
 @pytest.mark.parametrize("path", CURRENT, ids=lambda p: p.stem)
 def test_golden_entry_is_written_back_byte_for_byte(path: Path) -> None:
-    """What this version writes is what its golden files hold."""
+    """This version writes exactly what its golden files hold."""
     text = path.read_bytes()
 
     assert encode_entry(*decode_entry(text)) == text
@@ -176,7 +176,7 @@ def test_the_entry_that_is_shown_is_one() -> None:
 
 
 def test_the_batch_that_was_recorded_last_is_written(checkpoint: Checkpoint) -> None:
-    """As long as Spark would run that very batch again."""
+    """It counts as long as Spark would run that very batch again."""
     assert not checkpoint.holds(0)
     checkpoint.ran(0, 1)
 
@@ -211,7 +211,7 @@ def test_a_task_that_does_not_know_its_batch_writes_it() -> None:
 
 
 def test_a_query_that_began_again_writes_its_batches(checkpoint: Checkpoint) -> None:
-    """Who deletes ``offsets`` and ``commits`` keeps the query's id, and batch 0 is other rows."""
+    """A user who deletes ``offsets`` and ``commits`` keeps the query id; batch 0 has other rows."""
     checkpoint.ran(0)
     checkpoint.begin(0, "v1\nmade later")
 
@@ -244,7 +244,7 @@ def test_an_entry_is_where_spark_s_own_are(checkpoint: Checkpoint) -> None:
 
 
 def test_old_entries_are_removed(checkpoint: Checkpoint) -> None:
-    """As many are kept as Spark keeps of its own."""
+    """The ledger keeps as many entries as Spark keeps batches."""
     checkpoint.ran(*range(KEEP + 3))
 
     assert checkpoint.names() == {str(n) for n in range(3, KEEP + 3)}
@@ -326,7 +326,7 @@ def test_a_ledger_that_cannot_be_read_is_empty(
 def test_cleaning_that_fails_keeps_what_was_recorded(
     checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is old stays, and a warning says so."""
+    """Old entries stay, and a warning says so."""
     checkpoint.ran(0)
     checkpoint.begin(1)
     Ledger(FailingAt("delete_file"), str(checkpoint.root), "there", keep=1).record(entry(1))

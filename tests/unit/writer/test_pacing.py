@@ -140,7 +140,7 @@ def test_what_others_leave_is_taken_up() -> None:
 
 
 def test_a_server_without_limits_holds_nobody_back() -> None:
-    """What may be under way doubles with each round that is delivered."""
+    """The bound on what is under way doubles with each round that is delivered."""
     pace, rounds = Pace(), []
     for now in range(5):
         rounds.append(pace.allowance(now))

@@ -70,7 +70,7 @@ def test_nothing_is_predicted_where_no_open_shard_is_known() -> None:
 
 
 def test_ranges_of_closed_shards_are_known() -> None:
-    """What was on its way when the shard closed may have landed in it."""
+    """A record that was under way when the shard closed may have landed in it."""
     prediction = Prediction(halves())
 
     assert prediction.hash_range("old") == (0, MAX_HASH_KEY)

@@ -1,4 +1,4 @@
-"""What is made of a PutRecords answer."""
+"""How the answer to a PutRecords request is read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_record_gets_its_own_verdict_in_order() -> None:
     "code", ["ProvisionedThroughputExceededException", "InternalFailure", "KMSThrottlingException"]
 )
 def test_passing_failures_are_worth_another_try(code: str) -> None:
-    """What the API documents as passing is sent again."""
+    """Errors that the API documents as passing are sent again."""
     assert isinstance(verdicts({"Records": [failed(code)]}, 1)[0], Retry)
 
 

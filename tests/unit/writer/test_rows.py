@@ -159,7 +159,7 @@ def test_null_keys_beside_given_ones_are_made_up() -> None:
 
 
 def test_pieces_are_small_and_a_large_row_is_one_by_itself() -> None:
-    """What is admitted at a time never exceeds its part of the window, if a row does not."""
+    """A piece never exceeds its part of the window, unless a single row does."""
     columns = RowSlice([b"a" * 9, b"b" * 9, b"c" * 500, b"d" * 9], ["k"] * 4, None)
     pieces = [len(p.block) for p in checker(piece_bytes=20).pieces([columns])]
     assert pieces == [2, 1, 1]

@@ -139,7 +139,7 @@ def test_what_waited_long_enough_is_combined_oldest_first() -> None:
 
 @pytest.mark.parametrize("how", ["hurry", "flush"])
 def test_nothing_lingers_when_the_task_waits_or_no_more_comes(how: str) -> None:
-    """What is there goes at once, for as long as that is so."""
+    """All that waits goes at once, for as long as that is so."""
     scheduler = make(shards(2))
     switch = scheduler.hurry if how == "hurry" else scheduler.flush
     add(scheduler, [record(0, at(0, 2)), record(1, at(1, 2))], 0.0)
@@ -360,7 +360,7 @@ def test_in_order_what_waited_for_its_key_does_not_linger_as_well() -> None:
 
 
 def test_in_order_a_reshard_does_not_let_a_key_overtake_itself() -> None:
-    """What is under way through the old shard holds up what waits for the new one."""
+    """Rows under way through the old shard hold up those of their keys for the new one."""
     scheduler = make(shards(1), ordered=True)
     add(scheduler, [record(0, key="a"), record(1, key="a"), record(2, key="b")], 0.0)
     scheduler.flush()

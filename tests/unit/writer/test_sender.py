@@ -99,7 +99,7 @@ def piece(*names: str, first: int = 0, hash_keys: tuple[str, ...] = ()) -> Piece
 
 
 class Outcome:
-    """What a run left behind: the window, the counters, what was written, the error if any."""
+    """All that a run left behind: the window, the counters, what was written, the error if any."""
 
     def __init__(self, kinesis: Kinesis, *, requests: int = 8, **options: str) -> None:
         self.kinesis = kinesis
@@ -471,7 +471,7 @@ def test_rows_of_an_aggregate_that_landed_elsewhere_are_sent_again() -> None:
 
 
 def test_counters_add_up() -> None:
-    """What the statistics file shows."""
+    """The statistics file shows these."""
     kinesis = Kinesis(lambda names, call: [THROTTLED] if call == 1 else [stored(1)])
     outcome = Outcome(kinesis).send(piece("a"), piece("b"))
     outcome.counters.closed(outcome.window)

@@ -164,7 +164,7 @@ def writer(server: Server, **more: str) -> KinesisStreamWriter:
 
 
 def rows(count: int, data: str = "d", each: int = 1000) -> Iterator[Any]:
-    """What Spark hands to ``write`` in the PySpark at hand."""
+    """Return what Spark hands to ``write`` in this version of PySpark."""
     if not STREAM_WRITER_GETS_ARROW:
         yield from (Row(data=data, partitionKey=f"k{i}") for i in range(count))
         return
