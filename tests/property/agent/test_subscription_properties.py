@@ -77,7 +77,7 @@ class AnyRunner(RuleBasedStateMachine):
         )
         self.calling: int | None = None  # a call not answered yet
         self.streaming: int | None = None  # a connection that is open
-        self.late: list[Stimulus] = []  # what lanes and tasks may still say
+        self.late: list[Stimulus] = []  # what executors and tasks may still say
         self.checks: list[int] = []
         self.diagnoses: list[int] = []
         self.wake: float | None = None
@@ -181,7 +181,7 @@ class AnyRunner(RuleBasedStateMachine):
     @precondition(lambda self: self.streaming is not None)
     @rule(more=st.booleans())
     def starve(self, more: bool) -> None:
-        """No room for too long; an event may still be in the lane."""
+        """No room for too long; an event may still be in the executor."""
         generation = self.generation
         self.tell(Starved(generation))
         assert self.streaming is None

@@ -1,4 +1,4 @@
-"""The runner's lane side: what becomes of one message, and where reading goes on behind it."""
+"""The runner's decoding: what becomes of one message, and where reading goes on behind it."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_a_tick_before_its_time_asks_for_another() -> None:
 
 
 def test_one_call_is_under_way_at_most() -> None:
-    """A Tick starts nothing while a poll waits for room, an iterator, records or the lane."""
+    """A Tick starts nothing while a poll waits for room, an iterator, records or the executor."""
     script = Script()
     script.ask()
     assert script.tell(Tick(), 100.0) == []

@@ -1,4 +1,4 @@
-"""The poller: calls, the room of their answers, and what the lane makes of them."""
+"""The polling runner: calls, the room of their answers, and what the executor makes of them."""
 
 from __future__ import annotations
 
@@ -545,7 +545,7 @@ def test_room_granted_in_the_moment_of_stopping_is_given_back() -> None:
 
 
 def test_an_answer_that_is_decoded_after_the_stop_is_not_used() -> None:
-    """What the lane had queued is dropped, and its room with it."""
+    """What the executor had queued is dropped, and its room with it."""
 
     async def main() -> None:
         bench = Bench(page(1))
