@@ -65,13 +65,13 @@ def admit(
         spans = [backlog[name].span for name in names]
         answers = holds[arn](spans, [shares[name] for name in names])
         taken.update(zip(names, answers, strict=True))
-    some = any(
-        held is not None and held.records for name, held in taken.items() if name != order[0]
-    )
+    others_took = any((held := taken[name]) is not None and held.records for name in order[1:])
     ends: dict[_Name, Position] = dict(unknown)
     for name, held in taken.items():
-        refused = held is None or (some and _exceeds(held, shares[name]))
-        ends[name] = backlog[name].span.start if held is None or refused else held.end
+        if held is None or (others_took and _exceeds(held, shares[name])):
+            ends[name] = backlog[name].span.start
+        else:
+            ends[name] = held.end
     streams = {}
     for arn, stream in following.streams.items():
         shards = dict(stream.shards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +12,12 @@ from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.errors import AgentError, InternalError
 from kinesis_ds.plan.held import Held, Limits
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
+from kinesis_ds.plan.ranges import ShardRange, any_records
 from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import ARRIVED_S, records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Asker:
@@ -498,6 +503,7 @@ ARRIVED_MS = int(ARRIVED_S * 1000)
             Limits(None, SIZE - 1, at_least_one=True), 1, After("10"), id="and yet it comes"
         ),
         pytest.param(Limits(0, at_least_one=True), 1, After("10"), id="whichever the limit"),
+        pytest.param(Limits(2, at_least_one=True), 2, After("20"), id="one is there already"),
         pytest.param(
             Limits(3, 9 * SIZE, at_least_one=True), 3, After("30"), id="no more than that"
         ),
@@ -527,6 +533,11 @@ def test_what_shares_a_sequence_number_comes_together_or_not_at_all() -> None:
     assert rows(Limits(2)) == 0
     assert rows(Limits(2, at_least_one=True)) == 3
     assert rows(Limits(3, at_least_one=True)) == 3
+
+    def hold(asked: Sequence[ShardRange], limits: Sequence[Limits] = ()) -> list[Held | None]:
+        return [buffer.hold(r.start, r.end, x) for r, x in zip(asked, limits, strict=True)]
+
+    assert any_records([ShardRange("s", TRIM_HORIZON, After("20"))], hold)
 
 
 def test_of_silence_nothing_is_held_and_it_has_no_oldest_record() -> None:

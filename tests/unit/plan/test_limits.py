@@ -62,8 +62,8 @@ class Stream:
             if exceeds:
                 break
         end = After(str(rows)) if rows else wanted.start
-        # Shards are named by the order in which their first records came.
-        return Held(rows, nbytes, end, ord(wanted.shard_id[0]))
+        # The later the name, the earlier the first record came.
+        return Held(rows, nbytes, end, 1000 - ord(wanted.shard_id[0]))
 
 
 def taken(limits: Limits, *streams: Stream) -> list[dict[str, int]]:
@@ -81,23 +81,23 @@ def taken(limits: Limits, *streams: Stream) -> list[dict[str, int]]:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        pytest.param(Limits(5), {"a": 2, "b": 2, "c": 1}, id="the remainder goes to the oldest"),
-        pytest.param(Limits(1), {"a": 1, "b": 0, "c": 0}, id="one: the oldest"),
-        pytest.param(Limits(None, 25), {"a": 0, "b": 2, "c": 1}, id="what is too large waits"),
-        pytest.param(Limits(None, 4), {"a": 1, "b": 0, "c": 0}, id="or comes alone"),
-        pytest.param(Limits(99, 99_999), {"a": 2, "b": 3, "c": 1}, id="all"),
+        pytest.param(Limits(5), {"x": 2, "y": 2, "z": 1}, id="as much for each as it has"),
+        pytest.param(Limits(1), {"x": 0, "y": 0, "z": 1}, id="one: the oldest"),
+        pytest.param(Limits(None, 25), {"x": 0, "y": 2, "z": 1}, id="what is too large waits"),
+        pytest.param(Limits(None, 4), {"x": 0, "y": 0, "z": 1}, id="or comes alone"),
+        pytest.param(Limits(99, 99_999), {"x": 2, "y": 3, "z": 1}, id="all"),
     ],
 )
 def test_limits_are_shared_out(limits: Limits, expected: dict[str, int]) -> None:
     """Fairly; the oldest first where not each can have some; and never nothing at all."""
-    assert taken(limits, Stream("arn", a=[100, 100], b=[5, 5, 5], c=[5])) == [expected]
+    assert taken(limits, Stream("arn", x=[100, 100], y=[5, 5, 5], z=[5])) == [expected]
 
 
 def test_streams_share_one_limit_and_what_is_not_held_stays() -> None:
     """A record over the limit comes alone among all streams, not in each."""
     one, other = Stream("1", b=[10], x=None), Stream("2", a=[10], c=[10])
 
-    assert taken(Limits(None, 6), one, other) == [{"b": 0, "x": 0}, {"a": 1, "c": 0}]
+    assert taken(Limits(None, 6), one, other) == [{"b": 0, "x": 0}, {"a": 0, "c": 1}]
 
 
 def test_without_limits_nobody_is_asked() -> None:
