@@ -38,7 +38,7 @@ _RETRY_S = 10.0
 # Every so many intervals all shards are listed. Where they are so few, whenever something happened.
 _EVERYTHING_AFTER = 60
 _CHEAP_LISTING = 100
-# A proxy may answer protocol_errorsly for a moment; in a row, so many mean that this is no Kinesis.
+# A proxy may answer nonsense for a moment. So many such answers in a row: this is not Kinesis.
 _GIVE_UP_PROTOCOL_AFTER = 5
 # Shards whose oldest record is looked at, at the same time.
 _CHECKS_AT_ONCE = 50
