@@ -93,6 +93,11 @@ def test_limits_are_shared_out(limits: Limits, expected: dict[str, int]) -> None
     assert taken(limits, Stream("arn", x=[100, 100], y=[5, 5, 5], z=[5])) == [expected]
 
 
+def test_the_oldest_waits_where_it_is_too_large_and_others_fit() -> None:
+    """It comes when nothing else does: a batch keeps its limit as long as that moves the query."""
+    assert taken(Limits(None, 25), Stream("arn", y=[5, 5, 5], z=[100])) == [{"y": 2, "z": 0}]
+
+
 def test_streams_share_one_limit_and_what_is_not_held_stays() -> None:
     """A record over the limit comes alone among all streams, not in each."""
     one, other = Stream("1", b=[10], x=None), Stream("2", a=[10], c=[10])
