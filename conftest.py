@@ -88,6 +88,8 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
+        # It lives for minutes: compiling less is a third less work.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from devtools.installing import Recipe
 from devtools.kinesis_local import KinesisLocal
 from devtools.localstack import LocalStack
 from devtools.ministack import Ministack
@@ -52,8 +54,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        for server in (LocalStack, Ministack, KinesisLocal):
-            server.recipe.install()
+        recipes = [server.recipe for server in (LocalStack, Ministack, KinesisLocal)]
+        with ThreadPoolExecutor(len(recipes)) as at_once:  # pip and npm wait, mostly
+            list(at_once.map(Recipe.install, recipes))
 
 
 def read_into_nothing(spark: SparkSession, checkpoint: Path, **options: str) -> StreamingQuery:

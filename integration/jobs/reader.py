@@ -16,24 +16,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from examples.demo.session import small_spark
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 
 def main() -> None:
     """Run until killed or stopped; see :func:`start` for the keys of the argument."""
     job: dict[str, Any] = json.loads(sys.argv[1])
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("kinesis_ds integration reader")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    start(spark, job).awaitTermination()
+    folder = str(Path(job["checkpoint"]).parent)
+    start(small_spark("kinesis_ds integration reader", folder), job).awaitTermination()
 
 
 def start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
