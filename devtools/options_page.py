@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinesis_ds.options.foreign import IGNORED, REFUSED, ForeignOptions
+from kinesis_ds.options.foreign import IGNORED, REFUSED
 from kinesis_ds.options.table import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kinesis_ds.options.option import Option
 
@@ -108,9 +108,9 @@ def _applies_to(option: Option) -> str:
     return ", ".join(found)
 
 
-def _foreign_options(options: Iterable[ForeignOptions]) -> str:
+def _foreign_options(options: Mapping[tuple[str, ...], str]) -> str:
     return "\n".join(
-        f"| {', '.join(f'`{name}`' for name in of.names)} | {of.instead} |" for of in options
+        f"| {', '.join(f'`{name}`' for name in names)} | {why} |" for names, why in options.items()
     )
 
 

@@ -22,8 +22,8 @@ _BY_NAME = {
     for option in OPTIONS
     for name, parse in option.parsers.items()
 }
-_IGNORED = {name.lower(): (name, of.instead) for of in IGNORED for name in of.names}
-_REFUSED = {name.lower(): (name, of.instead) for of in REFUSED for name in of.names}
+_IGNORED = {name.lower(): (name, why) for names, why in IGNORED.items() for name in names}
+_REFUSED = {name.lower(): (name, why) for names, why in REFUSED.items() for name in names}
 # To look for similar names takes time, so only so many unknown names get a hint, and no long one.
 _MAX_HINTS = 20
 _MAX_KEY = 60
@@ -87,8 +87,8 @@ class GivenOptions:
         if key in FROM_SPARK:
             return
         if key in _REFUSED:
-            name, instead = _REFUSED[key]
-            self.problems.append(f"{name} cannot be honoured here: {instead}")
+            name, why = _REFUSED[key]
+            self.problems.append(f"{name} cannot be honoured here: {why}")
         elif key in _IGNORED:
             name, why = _IGNORED[key]
             self.without_effect[name] = why

@@ -6,6 +6,8 @@ one table, and contains nothing else.
 
 from __future__ import annotations
 
+import functools
+
 from kinesis_ds.limits import (
     GET_RECORDS_BYTES_PER_S,
     GET_RECORDS_MAX_RECORDS,
@@ -17,16 +19,28 @@ from kinesis_ds.limits import (
     RECORD_MAX_BYTES,
 )
 from kinesis_ds.options import values as kinds
-from kinesis_ds.options.option import ForeignName, Mode, Option
+from kinesis_ds.options.option import ForeignName, Option
 from kinesis_ds.options.positions import ending_position, initial_position
 
-_READ: frozenset[Mode] = frozenset({"read"})
-_WRITE: frozenset[Mode] = frozenset({"write"})
+# Options for some queries only; `Option` itself makes one for all queries.
+_writing = functools.partial(Option, modes=frozenset({"write"}))
+_reading = functools.partial(Option, modes=frozenset({"read"}))
+_streaming = functools.partial(_reading, kind="stream")
+_efo = functools.partial(_streaming, consumer="efo")
+_polling = functools.partial(_streaming, consumer="polling")
+
+
+def _milliseconds(at_least_s: float, at_most_s: float, *names: str) -> tuple[ForeignName, ...]:
+    """Return other connectors' names for a duration that they give in milliseconds."""
+    parse = kinds.jvm_duration(at_least_s, at_most_s)
+    return tuple(ForeignName(name, parse, "milliseconds") for name in names)
+
 
 # Other connectors use these names for the region, and prefer the region of the endpoint to them.
 WEAK_REGION_NAMES = frozenset({"kinesis.region", "regionname"})
 
-_WHERE_AND_WHO: tuple[Option, ...] = (
+OPTIONS: tuple[Option, ...] = (
+    # --- where, and as whom
     Option(
         "streamName",
         kinds.stream_names,
@@ -100,10 +114,8 @@ _WHERE_AND_WHO: tuple[Option, ...] = (
         "Endpoint of STS, which issues the role's credentials.",
         aliases=("kinesis.stsEndpointUrl",),
     ),
-)
-
-_WHAT_IS_READ: tuple[Option, ...] = (
-    Option(
+    # --- what is read
+    _reading(
         "initialPosition",
         initial_position,
         "Where a new query starts: `latest`, `trim_horizon` (`earliest`), `at_timestamp` with a "
@@ -112,79 +124,67 @@ _WHAT_IS_READ: tuple[Option, ...] = (
         default="latest",
         batch_default="earliest",
         aliases=("startingPosition", "kinesis.startingPosition"),
-        modes=_READ,
     ),
-    Option(
+    _reading(
         "endingPosition",
         ending_position,
         "Where a batch read ends: `latest` (the moment at which it is planned), `at_timestamp` "
         "with a time, or JSON with a position for each shard; see [positions](positions.md).",
         default="latest",
-        modes=_READ,
         kind="batch",
     ),
-    Option(
+    _reading(
         "failOnDataLoss",
         kinds.boolean,
         "Fail when Kinesis says that records which the query still needs are gone. With "
         "`false`, log a warning and continue at the oldest record.",
         default="true",
         aliases=("kinesis.failOnDataLoss",),
-        modes=_READ,
     ),
-    Option(
+    _streaming(
         "maxRecordsPerTrigger",
         kinds.count(1),
         "Maximum number of records in one micro-batch, divided among the shards. A record that "
         "the Kinesis Producer Library has aggregated is never split.",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _streaming(
         "maxBytesPerTrigger",
         kinds.size(1),
         "Maximum number of bytes in one micro-batch, divided among the shards.",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _reading(
         "parentsFirst",
         kinds.boolean,
         "Read a shard only after its parents are read to the end, so that records of one key "
         "stay in order across a reshard. With `false`, parents and children are read at the "
         "same time.",
         default="true",
-        modes=_READ,
     ),
-    Option(
+    _reading(
         "deaggregate",
         kinds.boolean,
         "Take apart the records that the Kinesis Producer Library has aggregated. With `false` "
         "they are returned whole.",
         default="true",
-        modes=_READ,
     ),
-    Option(
+    _reading(
         "includeMetadata",
         kinds.boolean,
         "Add the columns `subSequenceNumber`, `explicitHashKey`, `encryptionType` and `recordId`.",
         default="false",
-        modes=_READ,
     ),
-    Option(
+    _reading(
         "shardsPerTask",
         kinds.count(1),
         "Maximum number of shards that one Spark task reads. By default shards are distributed "
         "over tasks by their bytes. Cannot be combined with `maxPartitions`.",
-        modes=_READ,
     ),
-    Option(
+    _reading(
         "maxPartitions",
         kinds.count(1),
         "Maximum number of Spark tasks in one batch. Cannot be combined with `shardsPerTask`.",
-        modes=_READ,
     ),
-    Option(
+    _streaming(
         "shardFetchInterval",
         kinds.duration(1, 3600),
         "How often the list of shards is refreshed.",
@@ -195,126 +195,86 @@ _WHAT_IS_READ: tuple[Option, ...] = (
             )
             for name in ("kinesis.describeShardInterval", "kinesis.client.describeShardInterval")
         ),
-        modes=_READ,
-        kind="stream",
     ),
-)
-
-_HOW_IT_IS_READ: tuple[Option, ...] = (
-    Option(
+    # --- how it is read
+    _streaming(
         "consumerMode",
         kinds.consumer_mode,
         "How the source reads: `efo` (enhanced fan-out) or `polling`. `SubscribeToShard` and "
         "`GetRecords` are other names for the same two.",
         default="efo",
         aliases=("kinesis.consumerType",),
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _efo(
         "consumerName",
         kinds.consumer_names,
         "Name of the enhanced fan-out consumer, which is registered if it does not exist. Give "
         "one name for all streams, or one for each stream, separated by commas. By default each "
         "query makes up a name and keeps it in its checkpoint.",
         aliases=("kinesis.consumerName",),
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "consumerNamePrefix",
         kinds.name_prefix,
         "Put before the consumer's name. By default nothing is put before a `consumerName`, and "
         "`kinesis_ds_` before a name that the query makes up.",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "registeredConsumerId",
         kinds.consumer_ids,
         "Name or ARN of a consumer that is already registered. For several streams give one for "
         "each, in the order of the streams, separated by commas. The query then registers and "
         "deregisters nothing.",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "registeredConsumerIdType",
         kinds.consumer_id_type,
         "`name` or `ARN`: what `registeredConsumerId` contains. It may be left out; if given, "
         "it must be right.",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "registerConsumerTimeoutInterval",
         kinds.duration(1, 3600),
         "How long to wait for the consumer to become ACTIVE.",
         default="300s",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "requireConsumerDeregistration",
         kinds.boolean,
         "Deregister the consumer when the query is stopped (but not when it is killed). AWS "
         "bills idle consumers.",
         default="false",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "deregisterConsumerTimeoutInterval",
         kinds.duration(1, 3600),
         "How long stopping the query may wait for the deregistration.",
         default="300s",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _efo(
         "consumerRefreshInterval",
         kinds.duration(1, 3600),
         "How often the registration of the consumer is checked.",
         default="300s",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _polling(
         "minFetchPeriod",
         kinds.duration(GET_RECORDS_MIN_INTERVAL_S, 3600),
         "Minimum time between two reads of a shard. Kinesis allows five reads a second, for all "
         "readers of a shard together.",
         default="200ms",
-        foreign_names=(
-            ForeignName(
-                "kinesis.getRecords.fetchIntervalMs",
-                kinds.jvm_duration(GET_RECORDS_MIN_INTERVAL_S, 3600),
-                "milliseconds",
-            ),
+        foreign_names=_milliseconds(
+            GET_RECORDS_MIN_INTERVAL_S, 3600, "kinesis.getRecords.fetchIntervalMs"
         ),
-        modes=_READ,
-        kind="stream",
-        consumer="polling",
     ),
-    Option(
+    _polling(
         "maxFetchRate",
         kinds.rate(0.1, GET_RECORDS_BYTES_PER_S / MIB, MIB),
         "Maximum number of MB a second read from a shard. Kinesis allows 2, for all readers of "
         "a shard together.",
         default="2.0",
-        modes=_READ,
-        kind="stream",
-        consumer="polling",
     ),
-    Option(
+    _polling(
         "maxRecordsPerFetch",
         kinds.count(1, GET_RECORDS_MAX_RECORDS),
         "Maximum number of records in one answer.",
@@ -323,29 +283,21 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
             "kinesis.getRecords.numberOfRecordsPerFetch",
             "kinesis.executor.maxRecordPerRead",
         ),
-        modes=_READ,
-        kind="stream",
-        consumer="polling",
     ),
-    Option(
+    _streaming(
         "fetchBufferSize",
         kinds.size(1 * MIB),
         "Hard limit, in bytes, for all records that are received and not yet committed.",
         default="256mb",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _efo(
         "subscriptionIdleTimeout",
         kinds.duration(1, 3600),
         "A subscription whose buffer has been full for this long is closed, and opened again "
         "when there is room.",
         default="30s",
-        modes=_READ,
-        kind="stream",
-        consumer="efo",
     ),
-    Option(
+    _streaming(
         "transport",
         kinds.transport,
         "How subscriptions travel. `http2` carries many of them on one connection; it needs the "
@@ -353,18 +305,14 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
         "HTTP/2. `auto` is `http2` where that is possible and no proxy is configured, else "
         "`http1`; the driver's log says which.",
         default="auto",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _streaming(
         "agentPlacement",
         kinds.agent_placement,
         "Where the shard agents run. This version only knows `driver`.",
         default="driver",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _streaming(
         "agentProcesses",
         kinds.count(1, MAX_AGENT_PROCESSES),
         "How many processes on the driver read the shards, each with an equal part of "
@@ -372,70 +320,57 @@ _HOW_IT_IS_READ: tuple[Option, ...] = (
         "more, the source starts that many processes, distributes the shards over them, and "
         "replaces a process that dies.",
         default="1",
-        modes=_READ,
-        kind="stream",
     ),
-    Option(
+    _streaming(
         "agentHost",
         kinds.text,
         "Address of the driver on which the shard agent listens and to which read tasks "
         "connect. With the default, only tasks on the driver's machine reach it; all others "
         "read their ranges from Kinesis.",
         default="127.0.0.1",
-        modes=_READ,
-        kind="stream",
     ),
-)
-
-_WRITING: tuple[Option, ...] = (
-    Option(
+    # --- writing
+    _writing(
         "maxInFlightRecords",
         kinds.count(1),
         "Hard limit for records accepted and not yet acknowledged, for each task. `write` "
         "blocks when it is reached.",
         default="10000",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "maxInFlightBytes",
         kinds.size(1 * MIB),
         "The same limit in bytes (data and partition keys).",
         default="32mb",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "maxInFlightRequests",
         kinds.count(1, 1000),
         "Maximum number of PutRecords requests in flight, for each task.",
         default="16",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "linger",
         kinds.duration(0, 60),
         "How long a record waits for others of its shard to fill a request or an aggregate. "
         "When a task's rows end, so does the wait.",
         default="100ms",
-        foreign_names=(
-            ForeignName(
-                "kinesis.sink.recordMaxBufferedTimeMs", kinds.jvm_duration(0, 60), "milliseconds"
-            ),
-            ForeignName(
-                "kinesis.executor.recordMaxBufferedTime", kinds.jvm_duration(0, 60), "milliseconds"
-            ),
+        foreign_names=_milliseconds(
+            0,
+            60,
+            "kinesis.sink.recordMaxBufferedTimeMs",
+            "kinesis.executor.recordMaxBufferedTime",
         ),
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "ordering",
         kinds.choice({"none": False, "key": True}, "none or key"),
         "`none`, or `key`: records of one partition key are stored in the order of the rows in "
         "their task. This costs one round trip for each record of a key, or for each aggregate "
         "of a shard.",
         default="none",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "aggregation",
         kinds.boolean,
         "Write many rows as one Kinesis record, in the format of the Kinesis Producer Library "
@@ -443,79 +378,62 @@ _WRITING: tuple[Option, ...] = (
         "`aws-kinesis-agg` do. It is always on with `recordIds`.",
         default="false",
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "aggregationMaxBytes",
         kinds.size(1024, RECORD_MAX_BYTES),
         "Maximum number of bytes in one aggregate. The stream's own limit for a record applies "
         "too.",
         default="50kb",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "aggregationMaxRecords",
         kinds.count(1),
         "Maximum number of rows in one aggregate.",
         default="100000",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "recordIds",
         kinds.boolean,
         "Give each row an id, which is the same when Spark writes the row again. Our source "
         "returns it as `recordId`, and `kinesis_ds.drop_repeats` uses it to drop repeats.",
         default="false",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "onOversizedRecord",
         kinds.choice({"fail": False, "skip": True}, "fail or skip"),
         "What to do with a row that is larger than the stream allows. `fail` ends the task and "
         "names the row; `skip` leaves the row out, counts it, and logs one warning for each "
         "task.",
         default="fail",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "ledger",
         kinds.boolean,
         "Record finished batches in the query's checkpoint, so that a batch is not written a "
         "second time when Spark runs it again.",
         default="true",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "batchMaxRecords",
         kinds.count(1, PUT_RECORDS_MAX_RECORDS),
         "Maximum number of records in one PutRecords request.",
         default=str(PUT_RECORDS_MAX_RECORDS),
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "batchMaxBytes",
         kinds.size(1024, PUT_RECORDS_MAX_BYTES),
         "Maximum number of bytes in one PutRecords request, partition keys included.",
         default="5mb",
-        modes=_WRITE,
     ),
-    Option(
+    _writing(
         "retryTimeout",
         kinds.duration(1, 3600),
         "How long one record is retried before its task fails.",
         default="120s",
-        foreign_names=(
-            ForeignName("kinesis.sink.recordTtl", kinds.jvm_duration(1, 3600), "milliseconds"),
-        ),
-        modes=_WRITE,
+        foreign_names=_milliseconds(1, 3600, "kinesis.sink.recordTtl"),
     ),
-)
-
-OPTIONS: tuple[Option, ...] = (
-    *_WHERE_AND_WHO,
-    *_WHAT_IS_READ,
-    *_HOW_IT_IS_READ,
-    *_WRITING,
+    # --- everywhere
     Option(
         "diagnosticsDirectory",
         kinds.text,

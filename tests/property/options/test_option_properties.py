@@ -25,7 +25,7 @@ ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 NAMES = st.sampled_from(
     [
         *(name for option in OPTIONS for name in option.parsers),
-        *(name for of in (*IGNORED, *REFUSED) for name in of.names),
+        *(name for names in (*IGNORED, *REFUSED) for name in names),
         "path",
         "checkpointLocation",
     ]

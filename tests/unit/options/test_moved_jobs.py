@@ -60,7 +60,7 @@ def test_the_source_of_a_job_for_awslabs() -> None:
     assert named == {
         name
         for name in job_for_awslabs.SOURCE
-        if any(name in of.names for of in IGNORED) or name.startswith("kinesis.getRecords.")
+        if any(name in names for names in IGNORED) or name.startswith("kinesis.getRecords.")
     }
 
 
@@ -226,7 +226,7 @@ def test_two_regions_of_one_rank_are_refused(options: dict[str, str]) -> None:
 # --- what is none here --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for of in IGNORED for name in of.names])
+@pytest.mark.parametrize("name", [name for names in IGNORED for name in names])
 def test_an_option_that_means_nothing_here_is_accepted(name: str) -> None:
     """Sources and sinks accept it, nothing changes, and its value is never shown."""
     (said,) = read(**{name.lower(): "Hush"}).without_effect
@@ -238,7 +238,7 @@ def test_an_option_that_means_nothing_here_is_accepted(name: str) -> None:
     assert found.streams == (StreamId("orders"),)
 
 
-@pytest.mark.parametrize("name", [name for of in REFUSED for name in of.names])
+@pytest.mark.parametrize("name", [name for names in REFUSED for name in names])
 def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
     """The message says what to use instead, and does not show the value."""
     for parse in (parse_read_options, parse_write_options):

@@ -29,5 +29,5 @@ def test_what_is_none_here_is_listed_with_what_there_is_instead() -> None:
     elsewhere = page().partition("## Options of other connectors")[2]
     ignored, _, refused = elsewhere.partition("Refused")
 
-    assert all(f"`{name}`" in ignored for of in IGNORED for name in of.names)
-    assert all(f"`{name}`" in refused for of in REFUSED for name in of.names)
+    assert all(f"`{name}`" in ignored for names in IGNORED for name in names)
+    assert all(f"`{name}`" in refused for names in REFUSED for name in names)
