@@ -14,7 +14,7 @@ from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.fields import FIELDS
 from kinesis_ds.testing.names import Names
 from kinesis_ds.testing.operations import OPERATIONS
-from kinesis_ds.testing.rates import Rates
+from kinesis_ds.testing.rates import Bucket
 from kinesis_ds.testing.settings import Settings
 from kinesis_ds.testing.tokens import unseal
 from kinesis_ds.testing.validation import check
@@ -22,6 +22,7 @@ from kinesis_ds.testing.validation import check
 if TYPE_CHECKING:
     from kinesis_ds.testing.consumers import Consumer
     from kinesis_ds.testing.log import StoredRecord
+    from kinesis_ds.testing.shard import Shard
     from kinesis_ds.testing.stream import Stream
     from kinesis_ds.testing.subscription import Subscription
 
@@ -37,8 +38,9 @@ class Account:
         settings: How it behaves.
         names: Makes and reads ARNs.
         rng: Source of the random gaps between sequence numbers.
-        rates: Counts calls.
+        limited: Whether rates are enforced now.
         streams: All streams by name, also those that are being created or deleted.
+        open_subscriptions: The open subscriptions, oldest first.
         stream_created_s: By name, when its last stream was created, in whole seconds.
     """
 
@@ -46,11 +48,11 @@ class Account:
         self.settings = settings
         self.names = Names(settings.region, settings.account_id)
         self.rng = random.Random(settings.seed)
-        self.rates = Rates()
+        self.limited = settings.enforce_limits
         self.streams: dict[str, Stream] = {}
         self.stream_created_s: dict[str, int] = {}
-        self._subscriptions: dict[int, Subscription] = {}
-        self._limited = settings.enforce_limits
+        self.open_subscriptions: list[Subscription] = []
+        self._calls: dict[tuple[str, ...], Bucket] = {}
         self._denied: set[tuple[str, str | None]] = set()
 
     def __repr__(self) -> str:
@@ -77,11 +79,11 @@ class Account:
         self, operation: str, request: Mapping[str, Any], now: float
     ) -> dict[str, Any]:
         """Do the same as :meth:`call`, without limits of rates, and without counting the call."""
-        self._limited = False
+        self.limited = False
         try:
             return self.call(operation, request, now)
         finally:
-            self._limited = self.settings.enforce_limits
+            self.limited = self.settings.enforce_limits
 
     def subscribe(self, request: Mapping[str, Any], now: float) -> Subscription:
         """Answer SubscribeToShard.
@@ -104,7 +106,7 @@ class Account:
 
     def subscriptions(self) -> list[Subscription]:
         """Return the open subscriptions, oldest first."""
-        return list(self._subscriptions.values())
+        return list(self.open_subscriptions)
 
     # --- for tests -------------------------------------------------------------------------------
 
@@ -185,20 +187,19 @@ class Account:
 
     # --- for the operations ----------------------------------------------------------------------
 
-    def remember_subscription(self, subscription: Subscription) -> None:
-        self._subscriptions[id(subscription)] = subscription
-
-    def forget_subscription(self, subscription: Subscription) -> None:
-        self._subscriptions.pop(id(subscription), None)
-
-    @property
-    def limited(self) -> bool:
-        """Whether rates are enforced now."""
-        return self._limited
-
     def limit(self, what: tuple[str, ...], per_second: float, now: float) -> bool:
         """Count a call, and return whether it is one too many."""
-        return self._limited and not self.rates.take(what, per_second, now)
+        if not self.limited:
+            return False
+        calls = self._calls.setdefault(what, Bucket(per_second))
+        return not calls.take(1, now)
+
+    def too_fast(self, stream: Stream, shard: Shard) -> ServiceError:
+        return ServiceError(
+            "ProvisionedThroughputExceededException",
+            f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
+            f"{self.settings.account_id}.",
+        )
 
     def throttle(self, operation: str, per_second: float, now: float, stream: str = "") -> None:
         """Count a call of the account, or on a stream, and refuse it if it is one too many.

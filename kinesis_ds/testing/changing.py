@@ -33,10 +33,7 @@ def split_shard(account: Account, request: Mapping[str, Any], now: float) -> dic
             f"EndingHashKey {shard.last_hash}.",
         )
 
-    def split(now_ms: int) -> None:
-        stream.divide(shard, at, now_ms)
-
-    stream.change(now, account.settings.stream_ready_s, split)
+    stream.change(now, lambda now_ms: stream.divide(shard, at, now_ms))
     return {}
 
 
@@ -52,11 +49,7 @@ def merge_shards(account: Account, request: Mapping[str, Any], now: float) -> di
             f"account {account.settings.account_id} are not an adjacent pair of shards eligible "
             "for merging",
         )
-
-    def merge(now_ms: int) -> None:
-        stream.unite(shard, adjacent, now_ms)
-
-    stream.change(now, account.settings.stream_ready_s, merge)
+    stream.change(now, lambda now_ms: stream.unite(shard, adjacent, now_ms))
     return {}
 
 
@@ -83,9 +76,7 @@ def update_shard_count(account: Account, request: Mapping[str, Any], now: float)
             f"Stream {stream.name} was scaled {_SCALINGS_A_DAY} times within 24 hours.",
         )
     stream.scaled_at.append(now)
-    stream.change(
-        now, account.settings.stream_ready_s, lambda now_ms: scale(stream, target, now_ms)
-    )
+    stream.change(now, lambda now_ms: scale(stream, target, now_ms))
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -103,7 +94,7 @@ def update_stream_mode(account: Account, request: Mapping[str, Any], now: float)
     def update(_now_ms: int) -> None:
         stream.mode = mode
 
-    stream.change(now, account.settings.stream_ready_s, update)
+    stream.change(now, update)
     return {}
 
 
@@ -115,7 +106,7 @@ def update_max_record_size(
     def update(_now_ms: int) -> None:
         stream.max_record_kib = request["MaxRecordSizeInKiB"]
 
-    stream.change(now, account.settings.stream_ready_s, update)
+    stream.change(now, update)
     return {}
 
 
@@ -162,26 +153,24 @@ def _retain(
 
 
 def start_encryption(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    if request["EncryptionType"] != "KMS":
-        raise ServiceError("InvalidArgumentException", "The only valid EncryptionType is KMS.")
     return _encrypt(account, request, request["KeyId"], now)
 
 
 def stop_encryption(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    if request["EncryptionType"] != "KMS":
-        raise ServiceError("InvalidArgumentException", "The only valid EncryptionType is KMS.")
     return _encrypt(account, request, None, now)
 
 
 def _encrypt(
     account: Account, request: Mapping[str, Any], key_id: str | None, now: float
 ) -> dict[str, Any]:
+    if request["EncryptionType"] != "KMS":
+        raise ServiceError("InvalidArgumentException", "The only valid EncryptionType is KMS.")
     stream = account.active(account.stream(request, now), now)
 
     def encrypt(_now_ms: int) -> None:
         stream.key_id = key_id
 
-    stream.change(now, account.settings.stream_ready_s, encrypt)
+    stream.change(now, encrypt)
     return {}
 
 

@@ -27,18 +27,24 @@ class ServerClock(Protocol):
         """Call ``moved`` whenever the clock jumps, on any thread; return a function to end that."""
 
 
-class _Jumps:
-    """Moves a clock and calls those who watch it."""
+class _MovableClock:
+    """What both clocks share: they are moved forward, and tell those who watch them.
 
-    def __init__(self) -> None:
+    Args:
+        at: What to count the moves from, in seconds.
+    """
+
+    def __init__(self, at: float) -> None:
+        self._at = at
         self._lock = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
 
-    def make(self, seconds: float, jump: Callable[[], None]) -> None:
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward at once by so many seconds, beside the time that passes anyway."""
         if seconds < 0:
             raise ValueError("time does not go back")
         with self._lock:
-            jump()
+            self._at += seconds
             watchers = tuple(self._watchers)
         for moved in watchers:
             moved()
@@ -54,7 +60,7 @@ class _Jumps:
         return forget
 
 
-class ScaledClock:
+class ScaledClock(_MovableClock):
     """Time that passes ``speed`` times as fast as on the machine: 1 is the machine's own.
 
     At 60, a subscription's five minutes take five seconds. For longer times, such as a night in
@@ -64,14 +70,13 @@ class ScaledClock:
     def __init__(self, speed: float = 1.0) -> None:
         if speed <= 0:
             raise ValueError(f"time cannot pass {speed} times as fast")
+        super().__init__(at=0.0)
         self.speed = speed
         self._wall = time.time()
         self._began = time.monotonic()
-        self._jumped = 0.0
-        self._jumps = _Jumps()
 
     def monotonic(self) -> float:
-        return (time.monotonic() - self._began) * self.speed + self._jumped
+        return (time.monotonic() - self._began) * self.speed + self._at
 
     def wall(self) -> float:
         return self._wall + self.monotonic()
@@ -79,48 +84,25 @@ class ScaledClock:
     def delay_until(self, when: float) -> float:
         return max(0.0, when - self.wall()) / self.speed
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward at once by so many seconds, beside the time that passes anyway."""
 
-        def jump() -> None:
-            self._jumped += seconds
-
-        self._jumps.make(seconds, jump)
-
-    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        return self._jumps.watch(moved)
-
-
-class ManualClock:
+class ManualClock(_MovableClock):
     """Time that stands still until :meth:`advance`. Thread-safe.
 
     Whatever waits inside the double for a time goes on when the clock reaches it.
     """
 
     def __init__(self, wall: float = 1_700_000_000.0) -> None:
+        super().__init__(at=wall)
         self._began = wall
-        self._wall = wall
-        self._jumps = _Jumps()
 
     def monotonic(self) -> float:
-        return self._wall - self._began
+        return self._at - self._began
 
     def wall(self) -> float:
-        return self._wall
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward by so many seconds."""
-
-        def jump() -> None:
-            self._wall += seconds
-
-        self._jumps.make(seconds, jump)
+        return self._at
 
     def delay_until(self, when: float) -> float | None:
-        return 0.0 if when <= self._wall else None
-
-    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        return self._jumps.watch(moved)
+        return 0.0 if when <= self._at else None
 
 
 class Changes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from collections.abc import Mapping
 
 from kinesis_ds.testing.validation import Field, Fields, needed
 
@@ -55,120 +55,118 @@ _KEY: Fields = {
 }
 _CONSUMER: Fields = {"StreamARN": STREAM_ARN, "ConsumerName": NAME, "ConsumerARN": CONSUMER_ARN}
 
-FIELDS: MappingProxyType[str, Fields] = MappingProxyType(
-    {
-        "CreateStream": {
-            "StreamName": needed(NAME),
-            "ShardCount": COUNT,
-            "StreamModeDetails": MODE,
-            "Tags": TAGS,
-            "MaxRecordSizeInKiB": RECORD_KIB,
-            "RecordDistributionStrategy": STRATEGY,
-        },
-        "DeleteStream": {**_STREAM, "EnforceConsumerDeletion": FLAG},
-        "ListStreams": {"Limit": PAGE, "ExclusiveStartStreamName": NAME, "NextToken": TOKEN},
-        "DescribeStream": {**_STREAM, "Limit": PAGE, "ExclusiveStartShardId": NAME},
-        "DescribeStreamSummary": _STREAM,
-        "DescribeLimits": {},
-        "ListShards": {
-            **_STREAM,
-            "NextToken": TOKEN,
-            "ExclusiveStartShardId": NAME,
-            "MaxResults": PAGE,
-            "StreamCreationTimestamp": TIME,
-            "ShardFilter": Field(
-                (dict,),
-                fields={
-                    "Type": Field((str,), required=True, choices=SHARD_FILTERS),
-                    "ShardId": NAME,
-                    "Timestamp": TIME,
-                },
-            ),
-        },
-        "SplitShard": {
-            **_STREAM,
-            "ShardToSplit": needed(NAME),
-            "NewStartingHashKey": needed(HASH_KEY),
-        },
-        "MergeShards": {
-            **_STREAM,
-            "ShardToMerge": needed(NAME),
-            "AdjacentShardToMerge": needed(NAME),
-        },
-        "UpdateShardCount": {
-            **_STREAM,
-            "TargetShardCount": needed(COUNT),
-            "ScalingType": Field((str,), required=True, choices=("UNIFORM_SCALING",)),
-        },
-        "UpdateStreamMode": {**_BY_ARN, "StreamModeDetails": needed(MODE)},
-        "UpdateMaxRecordSize": {
-            "StreamARN": STREAM_ARN,
-            "MaxRecordSizeInKiB": needed(RECORD_KIB),
-        },
-        "UpdateStreamRecordDistributionStrategy": {
-            **_BY_ARN,
-            "RecordDistributionStrategy": needed(STRATEGY),
-        },
-        "IncreaseStreamRetentionPeriod": {**_STREAM, "RetentionPeriodHours": HOURS},
-        "DecreaseStreamRetentionPeriod": {**_STREAM, "RetentionPeriodHours": HOURS},
-        "StartStreamEncryption": _KEY,
-        "StopStreamEncryption": _KEY,
-        "AddTagsToStream": {**_STREAM, "Tags": needed(TAGS)},
-        "RemoveTagsFromStream": {**_STREAM, "TagKeys": Field((list,), required=True, low=1)},
-        "ListTagsForStream": {
-            **_STREAM,
-            "ExclusiveStartTagKey": Field((str,), low=1, high=128),
-            "Limit": Field((int,), low=1, high=50),
-        },
-        "RegisterStreamConsumer": {**_BY_ARN, "ConsumerName": needed(NAME), "Tags": TAGS},
-        "DescribeStreamConsumer": _CONSUMER,
-        "DeregisterStreamConsumer": _CONSUMER,
-        "ListStreamConsumers": {
-            **_BY_ARN,
-            "NextToken": TOKEN,
-            "MaxResults": PAGE,
-            "StreamCreationTimestamp": TIME,
-        },
-        "PutRecord": {
-            **_STREAM,
-            "Data": Field((str,), required=True),
-            "PartitionKey": PARTITION_KEY,
-            "ExplicitHashKey": HASH_KEY,
-            "SequenceNumberForOrdering": NUMBER,
-            "DryRun": FLAG,
-        },
-        "PutRecords": {
-            **_STREAM,
-            "Records": Field((list,), required=True, low=1, high=500),
-            "DryRun": FLAG,
-        },
-        "GetShardIterator": {
-            **_STREAM,
-            "ShardId": needed(NAME),
-            "ShardIteratorType": Field((str,), required=True, choices=POSITIONS),
-            "StartingSequenceNumber": NUMBER,
-            "Timestamp": TIME,
-            "DryRun": FLAG,
-        },
-        "GetRecords": {
-            "StreamARN": STREAM_ARN,
-            "ShardIterator": Field((str,), required=True, low=1, high=512),
-            "Limit": COUNT,
-            "DryRun": FLAG,
-        },
-        "SubscribeToShard": {
-            "ConsumerARN": needed(CONSUMER_ARN),
-            "ShardId": needed(NAME),
-            "StartingPosition": Field(
-                (dict,),
-                required=True,
-                fields={
-                    "Type": Field((str,), required=True, choices=POSITIONS),
-                    "SequenceNumber": NUMBER,
-                    "Timestamp": TIME,
-                },
-            ),
-            "DryRun": FLAG,
-        },
-    }
-)
+FIELDS: Mapping[str, Fields] = {
+    "CreateStream": {
+        "StreamName": needed(NAME),
+        "ShardCount": COUNT,
+        "StreamModeDetails": MODE,
+        "Tags": TAGS,
+        "MaxRecordSizeInKiB": RECORD_KIB,
+        "RecordDistributionStrategy": STRATEGY,
+    },
+    "DeleteStream": {**_STREAM, "EnforceConsumerDeletion": FLAG},
+    "ListStreams": {"Limit": PAGE, "ExclusiveStartStreamName": NAME, "NextToken": TOKEN},
+    "DescribeStream": {**_STREAM, "Limit": PAGE, "ExclusiveStartShardId": NAME},
+    "DescribeStreamSummary": _STREAM,
+    "DescribeLimits": {},
+    "ListShards": {
+        **_STREAM,
+        "NextToken": TOKEN,
+        "ExclusiveStartShardId": NAME,
+        "MaxResults": PAGE,
+        "StreamCreationTimestamp": TIME,
+        "ShardFilter": Field(
+            (dict,),
+            fields={
+                "Type": Field((str,), required=True, choices=SHARD_FILTERS),
+                "ShardId": NAME,
+                "Timestamp": TIME,
+            },
+        ),
+    },
+    "SplitShard": {
+        **_STREAM,
+        "ShardToSplit": needed(NAME),
+        "NewStartingHashKey": needed(HASH_KEY),
+    },
+    "MergeShards": {
+        **_STREAM,
+        "ShardToMerge": needed(NAME),
+        "AdjacentShardToMerge": needed(NAME),
+    },
+    "UpdateShardCount": {
+        **_STREAM,
+        "TargetShardCount": needed(COUNT),
+        "ScalingType": Field((str,), required=True, choices=("UNIFORM_SCALING",)),
+    },
+    "UpdateStreamMode": {**_BY_ARN, "StreamModeDetails": needed(MODE)},
+    "UpdateMaxRecordSize": {
+        "StreamARN": STREAM_ARN,
+        "MaxRecordSizeInKiB": needed(RECORD_KIB),
+    },
+    "UpdateStreamRecordDistributionStrategy": {
+        **_BY_ARN,
+        "RecordDistributionStrategy": needed(STRATEGY),
+    },
+    "IncreaseStreamRetentionPeriod": {**_STREAM, "RetentionPeriodHours": HOURS},
+    "DecreaseStreamRetentionPeriod": {**_STREAM, "RetentionPeriodHours": HOURS},
+    "StartStreamEncryption": _KEY,
+    "StopStreamEncryption": _KEY,
+    "AddTagsToStream": {**_STREAM, "Tags": needed(TAGS)},
+    "RemoveTagsFromStream": {**_STREAM, "TagKeys": Field((list,), required=True, low=1)},
+    "ListTagsForStream": {
+        **_STREAM,
+        "ExclusiveStartTagKey": Field((str,), low=1, high=128),
+        "Limit": Field((int,), low=1, high=50),
+    },
+    "RegisterStreamConsumer": {**_BY_ARN, "ConsumerName": needed(NAME), "Tags": TAGS},
+    "DescribeStreamConsumer": _CONSUMER,
+    "DeregisterStreamConsumer": _CONSUMER,
+    "ListStreamConsumers": {
+        **_BY_ARN,
+        "NextToken": TOKEN,
+        "MaxResults": PAGE,
+        "StreamCreationTimestamp": TIME,
+    },
+    "PutRecord": {
+        **_STREAM,
+        "Data": Field((str,), required=True),
+        "PartitionKey": PARTITION_KEY,
+        "ExplicitHashKey": HASH_KEY,
+        "SequenceNumberForOrdering": NUMBER,
+        "DryRun": FLAG,
+    },
+    "PutRecords": {
+        **_STREAM,
+        "Records": Field((list,), required=True, low=1, high=500),
+        "DryRun": FLAG,
+    },
+    "GetShardIterator": {
+        **_STREAM,
+        "ShardId": needed(NAME),
+        "ShardIteratorType": Field((str,), required=True, choices=POSITIONS),
+        "StartingSequenceNumber": NUMBER,
+        "Timestamp": TIME,
+        "DryRun": FLAG,
+    },
+    "GetRecords": {
+        "StreamARN": STREAM_ARN,
+        "ShardIterator": Field((str,), required=True, low=1, high=512),
+        "Limit": COUNT,
+        "DryRun": FLAG,
+    },
+    "SubscribeToShard": {
+        "ConsumerARN": needed(CONSUMER_ARN),
+        "ShardId": needed(NAME),
+        "StartingPosition": Field(
+            (dict,),
+            required=True,
+            fields={
+                "Type": Field((str,), required=True, choices=POSITIONS),
+                "SequenceNumber": NUMBER,
+                "Timestamp": TIME,
+            },
+        ),
+        "DryRun": FLAG,
+    },
+}

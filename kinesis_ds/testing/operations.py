@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.testing import changing, listing, reading, registering, streams, tagging, writing
@@ -13,35 +12,33 @@ if TYPE_CHECKING:
 
 Operation = Callable[["Account", Mapping[str, Any], float], dict[str, Any]]
 
-OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
-    {
-        "AddTagsToStream": tagging.add_tags,
-        "CreateStream": streams.create_stream,
-        "DecreaseStreamRetentionPeriod": changing.decrease_retention,
-        "DeleteStream": streams.delete_stream,
-        "DeregisterStreamConsumer": registering.deregister,
-        "DescribeLimits": streams.describe_limits,
-        "DescribeStream": streams.describe_stream,
-        "DescribeStreamConsumer": registering.describe,
-        "DescribeStreamSummary": streams.describe_stream_summary,
-        "GetRecords": reading.get_records,
-        "GetShardIterator": reading.get_shard_iterator,
-        "IncreaseStreamRetentionPeriod": changing.increase_retention,
-        "ListShards": listing.list_shards,
-        "ListStreamConsumers": registering.list_consumers,
-        "ListStreams": streams.list_streams,
-        "ListTagsForStream": tagging.list_tags,
-        "MergeShards": changing.merge_shards,
-        "PutRecord": writing.put_record,
-        "PutRecords": writing.put_records,
-        "RegisterStreamConsumer": registering.register,
-        "RemoveTagsFromStream": tagging.remove_tags,
-        "SplitShard": changing.split_shard,
-        "StartStreamEncryption": changing.start_encryption,
-        "StopStreamEncryption": changing.stop_encryption,
-        "UpdateMaxRecordSize": changing.update_max_record_size,
-        "UpdateShardCount": changing.update_shard_count,
-        "UpdateStreamMode": changing.update_stream_mode,
-        "UpdateStreamRecordDistributionStrategy": changing.update_strategy,
-    }
-)
+OPERATIONS: Mapping[str, Operation] = {
+    "AddTagsToStream": tagging.add_tags,
+    "CreateStream": streams.create_stream,
+    "DecreaseStreamRetentionPeriod": changing.decrease_retention,
+    "DeleteStream": streams.delete_stream,
+    "DeregisterStreamConsumer": registering.deregister,
+    "DescribeLimits": streams.describe_limits,
+    "DescribeStream": streams.describe_stream,
+    "DescribeStreamConsumer": registering.describe,
+    "DescribeStreamSummary": streams.describe_stream_summary,
+    "GetRecords": reading.get_records,
+    "GetShardIterator": reading.get_shard_iterator,
+    "IncreaseStreamRetentionPeriod": changing.increase_retention,
+    "ListShards": listing.list_shards,
+    "ListStreamConsumers": registering.list_consumers,
+    "ListStreams": streams.list_streams,
+    "ListTagsForStream": tagging.list_tags,
+    "MergeShards": changing.merge_shards,
+    "PutRecord": writing.put_record,
+    "PutRecords": writing.put_records,
+    "RegisterStreamConsumer": registering.register,
+    "RemoveTagsFromStream": tagging.remove_tags,
+    "SplitShard": changing.split_shard,
+    "StartStreamEncryption": changing.start_encryption,
+    "StopStreamEncryption": changing.stop_encryption,
+    "UpdateMaxRecordSize": changing.update_max_record_size,
+    "UpdateShardCount": changing.update_shard_count,
+    "UpdateStreamMode": changing.update_stream_mode,
+    "UpdateStreamRecordDistributionStrategy": changing.update_strategy,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 
 # Times are floats of about 1.7e9 s, good to a quarter of a microsecond: half a byte at 2 MiB/s. A
 # wait for exactly one byte must not end just short of it.
@@ -52,21 +51,3 @@ class Bucket:
     def borrow(self, amount: float, now: float) -> None:
         """Take an amount, even if that makes a debt."""
         self._level = self.level(now) - amount
-
-    def take_anyway(self, amount: float) -> None:
-        """Take an amount as of the last time that the level was looked at."""
-        self._level -= amount
-
-
-class Rates:
-    """A bucket for each thing whose calls are counted."""
-
-    def __init__(self) -> None:
-        self._buckets: dict[Hashable, Bucket] = {}
-
-    def take(self, what: Hashable, per_second: float, now: float) -> bool:
-        """Count a call if it is allowed now; return whether it is."""
-        bucket = self._buckets.get(what)
-        if bucket is None:
-            bucket = self._buckets[what] = Bucket(per_second)
-        return bucket.take(1, now)

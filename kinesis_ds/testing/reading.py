@@ -54,7 +54,7 @@ def get_records(account: Account, request: Mapping[str, Any], now: float) -> dic
     account.check_key(stream)
     _throttle(account, "GetRecords", stream, shard, now)
     if account.limited and shard.bytes_out.level(now) < 0:
-        raise _too_fast(account, stream, shard)
+        raise account.too_fast(stream, shard)
     dry_run(request)
     return _answer(account, stream, shard, int(fields["after"]), limit, now)
 
@@ -138,12 +138,4 @@ def _refuse_expired(account: Account, issued: float, now: float) -> None:
 def _throttle(account: Account, operation: str, stream: Stream, shard: Shard, now: float) -> None:
     what = (operation, stream.name, str(stream.created_s), shard.shard_id)
     if account.limit(what, _CALLS_PER_S, now):
-        raise _too_fast(account, stream, shard)
-
-
-def _too_fast(account: Account, stream: Stream, shard: Shard) -> ServiceError:
-    return ServiceError(
-        "ProvisionedThroughputExceededException",
-        f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
-        f"{account.settings.account_id}.",
-    )
+        raise account.too_fast(stream, shard)

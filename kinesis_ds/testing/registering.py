@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.testing.consumers import MAX_CREATING, MAX_PER_STREAM, Consumer
 from kinesis_ds.testing.errors import ServiceError
-from kinesis_ds.testing.paging import page_of
-from kinesis_ds.testing.tokens import seal
+from kinesis_ds.testing.tokens import page_of, seal
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account

@@ -65,7 +65,7 @@ class Shard:
             return False
         if not self.records_in.take(1, now):
             return False
-        self.bytes_in.take_anyway(size)
+        self.bytes_in.borrow(size, now)
         return True
 
     def append(

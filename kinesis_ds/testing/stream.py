@@ -44,6 +44,7 @@ class Stream:
         self.created_s = created_s
         self.created_ms = round(now * 1000)
         self.ready_at = now + ready_s
+        self._ready_s = ready_s
         self.mode = "PROVISIONED"
         self.strategy = "USER_PARTITION_KEY"
         self.retention_hours = 24
@@ -61,7 +62,7 @@ class Stream:
         self._starts: list[int] = []
         self._indexes: list[int] = []
         self._closed: deque[Shard] = deque()
-        self._change: Callable[[int], None] | None = None
+        self._change: Callable[[int], object] | None = None
         self._next_index = 0
         self._turn = 0
         self._rng = rng
@@ -89,10 +90,10 @@ class Stream:
             return "CREATING"
         return "UPDATING" if self.changed_at is not None else "ACTIVE"
 
-    def change(self, now: float, takes_s: float, make: Callable[[int], None]) -> None:
+    def change(self, now: float, make: Callable[[int], object]) -> None:
         """Be UPDATING for a while; then ``make`` is called, with the time in milliseconds."""
         self._change = make
-        self.changed_at = now + takes_s
+        self.changed_at = now + self._ready_s
         self.settle(now)
 
     def horizon_ms(self, now: float) -> int:

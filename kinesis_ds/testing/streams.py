@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.testing.errors import ServiceError
-from kinesis_ds.testing.paging import page_of
 from kinesis_ds.testing.stream import Stream
-from kinesis_ds.testing.tokens import seal
+from kinesis_ds.testing.tokens import page_of, seal
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account
@@ -31,7 +30,8 @@ def create_stream(account: Account, request: Mapping[str, Any], now: float) -> d
         raise ServiceError("ValidationException", "ShardCount is required for this stream mode.")
     if strategy == "AUTO" and not on_demand:
         raise ServiceError("InvalidArgumentException", "AUTO needs an on-demand stream.")
-    if _present(account, name, now):
+    account.settle(now)
+    if name in account.streams:
         raise ServiceError(
             "ResourceInUseException",
             f"Stream {name} under account {account.settings.account_id} already exists.",
@@ -68,7 +68,8 @@ def delete_stream(account: Account, request: Mapping[str, Any], now: float) -> d
 
 def list_streams(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
     account.throttle("ListStreams", 5, now)
-    names = sorted(n for n in list(account.streams) if _present(account, n, now))
+    account.settle(now)
+    names = sorted(account.streams)
     last = request.get("ExclusiveStartStreamName")
     if request.get("NextToken") is not None:
         if last is not None:
@@ -125,7 +126,8 @@ def describe_stream_summary(
 
 def describe_limits(account: Account, _request: Mapping[str, Any], now: float) -> dict[str, Any]:
     account.throttle("DescribeLimits", 1, now)
-    streams = _all(account, now)
+    account.settle(now)
+    streams = account.streams.values()
     return {
         "ShardLimit": SHARDS_PER_ACCOUNT,
         "OpenShardCount": sum(len(stream.open_shards) for stream in streams),
@@ -134,20 +136,8 @@ def describe_limits(account: Account, _request: Mapping[str, Any], now: float) -
     }
 
 
-def _present(account: Account, name: str, now: float) -> bool:
-    try:
-        account.stream_named(name, now)
-    except ServiceError:
-        return False
-    return True
-
-
-def _all(account: Account, now: float) -> list[Stream]:
-    return [account.streams[n] for n in list(account.streams) if _present(account, n, now)]
-
-
 def _check_account_limits(account: Account, shards: int, now: float) -> None:
-    streams = _all(account, now)
+    streams = account.streams.values()
     if sum(stream.status(now) == "CREATING" for stream in streams) >= _MAX_CREATING:
         raise ServiceError(
             "LimitExceededException", f"More than {_MAX_CREATING} streams are being created."

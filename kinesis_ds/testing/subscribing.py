@@ -36,11 +36,11 @@ def subscribe(account: Account, request: Mapping[str, Any], now: float) -> Subsc
         after,
         now,
         account.settings,
-        on_over=account.forget_subscription,
+        on_over=account.open_subscriptions.remove,
     )
     consumer.subscribed_at[shard.shard_id] = now
     consumer.current[shard.shard_id] = subscription
-    account.remember_subscription(subscription)
+    account.open_subscriptions.append(subscription)
     return subscription
 
 

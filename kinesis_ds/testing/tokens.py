@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import binascii
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pybase64
+
+from kinesis_ds.testing.errors import ServiceError
+
+if TYPE_CHECKING:
+    from kinesis_ds.testing.account import Account
 
 
 def seal(kind: str, fields: dict[str, Any]) -> str:
@@ -30,3 +35,18 @@ def unseal(kind: str, token: str) -> dict[str, Any] | None:
         return None
     found: tuple[str, dict[str, Any]] = orjson.loads(raw[4:])
     return found[1] if found[0] == kind else None
+
+
+def page_of(account: Account, kind: str, token: str, now: float) -> dict[str, Any]:
+    """Return the fields that a page token was made from.
+
+    Raises:
+        ServiceError: InvalidArgumentException if it is not a token of this kind, or
+            ExpiredNextTokenException.
+    """
+    fields = unseal(kind, token)
+    if fields is None:
+        raise ServiceError("InvalidArgumentException", "NextToken is invalid.")
+    if now - fields["issued"] > account.settings.iterator_life_s:
+        raise ServiceError("ExpiredNextTokenException", "NextToken has expired.")
+    return fields

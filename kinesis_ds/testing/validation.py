@@ -7,7 +7,7 @@ ValidationException that names every field at fault. Unknown fields are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,48 +70,39 @@ def dry_run(request: Mapping[str, Any]) -> None:
         raise ServiceError("DryRunOperationException", "The request would have succeeded.")
 
 
-def _faults(fields: Fields, request: Mapping[str, Any], prefix: str) -> Collection[str]:
-    faults: list[str] = []
+def _faults(fields: Fields, request: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for name, of in fields.items():
         path = f"{prefix}{name[0].lower()}{name[1:]}"
         value = request.get(name)
         if value is None:
             if of.required:
-                faults.append(_fault("null", path, "Member must not be null"))
+                yield _fault("null", path, "Member must not be null")
             continue
         if not _is_of(of.types, value):
             raise ServiceError(
                 "SerializationException", f"{path} is of type {type(value).__name__}"
             )
-        faults += _value_faults(of, value, path)
+        for rule in _broken_rules(of, value):
+            yield _fault(value, path, rule)
         if of.fields is not None:
-            faults += _faults(of.fields, value, f"{path}.")
-    return faults
+            yield from _faults(of.fields, value, f"{path}.")
 
 
 def _is_of(types: tuple[type, ...], value: object) -> bool:
     return isinstance(value, types) and (bool in types or not isinstance(value, bool))
 
 
-def _value_faults(of: Field, value: Any, path: str) -> Collection[str]:
-    faults: list[str] = []
+def _broken_rules(of: Field, value: Any) -> Iterator[str]:
     number = isinstance(value, (int, float))
-    measured = value if number else len(value)
-    what = "value" if number else "length"
+    measured, what = (value, "value") if number else (len(value), "length")
     if of.low is not None and measured < of.low:
-        rule = f"Member must have {what} greater than or equal to {of.low}"
-        faults.append(_fault(value, path, rule))
+        yield f"Member must have {what} greater than or equal to {of.low}"
     if of.high is not None and measured > of.high:
-        rule = f"Member must have {what} less than or equal to {of.high}"
-        faults.append(_fault(value, path, rule))
+        yield f"Member must have {what} less than or equal to {of.high}"
     if of.pattern is not None and not re.fullmatch(of.pattern, value, re.ASCII):
-        rule = f"Member must satisfy regular expression pattern: {of.pattern}"
-        faults.append(_fault(value, path, rule))
+        yield f"Member must satisfy regular expression pattern: {of.pattern}"
     if of.choices and value not in of.choices:
-        faults.append(
-            _fault(value, path, f"Member must satisfy enum value set: [{', '.join(of.choices)}]")
-        )
-    return faults
+        yield f"Member must satisfy enum value set: [{', '.join(of.choices)}]"
 
 
 def _fault(value: Any, path: str, rule: str) -> str:

@@ -58,9 +58,7 @@ def put_record(account: Account, request: Mapping[str, Any], now: float) -> dict
     dry_run(request)
     shard = _shard(stream, entry)
     if account.limited and not shard.admits(entry.size, now):
-        raise ServiceError(
-            "ProvisionedThroughputExceededException", _too_fast(account, stream, shard)
-        )
+        raise account.too_fast(stream, shard)
     number = shard.append(*entry, round(now * 1000), _extra(stream))
     return {"ShardId": shard.shard_id, "SequenceNumber": number, **_encryption(stream)}
 
@@ -82,12 +80,8 @@ def put_records(account: Account, request: Mapping[str, Any], now: float) -> dic
         shard = _shard(stream, entry)
         if limited and not shard.admits(entry.size, now):
             failed += 1
-            results.append(
-                {
-                    "ErrorCode": "ProvisionedThroughputExceededException",
-                    "ErrorMessage": _too_fast(account, stream, shard),
-                }
-            )
+            error = account.too_fast(stream, shard)
+            results.append({"ErrorCode": error.code, "ErrorMessage": error.message})
         else:
             number = shard.append(*entry, now_ms, extra)
             results.append({"SequenceNumber": number, "ShardId": shard.shard_id})
@@ -166,10 +160,3 @@ def _extra(stream: Stream) -> str:
 
 def _encryption(stream: Stream) -> dict[str, str]:
     return {} if stream.key_id is None else {"EncryptionType": "KMS"}
-
-
-def _too_fast(account: Account, stream: Stream, shard: Shard) -> str:
-    return (
-        f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
-        f"{account.settings.account_id}."
-    )
