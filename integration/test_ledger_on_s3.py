@@ -74,7 +74,7 @@ def s3() -> Iterator[Any]:
 
 @pytest.fixture
 def bucket(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    monkeypatch.setattr(ledger_module, "_said", set())
+    monkeypatch.setattr(ledger_module, "_warned", set())
     return Bucket(s3)
 
 
@@ -135,7 +135,7 @@ def test_a_bucket_that_is_not_there_is_a_warning(
     s3: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds whether it is noticed when the ledger is opened, read or written."""
-    monkeypatch.setattr(ledger_module, "_said", set())
+    monkeypatch.setattr(ledger_module, "_warned", set())
     location = f"s3://none-{uuid.uuid4().hex}/checkpoint"
 
     ledger = Ledger.open(location)

@@ -51,7 +51,9 @@ def listening(tree: set[int]) -> set[tuple[str, int]]:
 def tree_of(server: Server) -> set[int]:
     """Return the processes of a server: its supervisor and all its descendants."""
     (supervisor,) = (
-        process for process in psutil.Process().children() if process.cwd() == str(server.scratch)
+        process
+        for process in psutil.Process().children()
+        if process.cwd() == str(server.scratch.resolve())
     )
     return {supervisor.pid, *(child.pid for child in supervisor.children(recursive=True))}
 
