@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kinesis_ds.clock import Clock, SystemClock
@@ -30,31 +30,31 @@ SLOW_WAIT_S = 10.0
 LOW_WATER = 0.9
 
 
-@dataclass(frozen=True)
+@dataclass
 class WindowStatistics:
-    """A snapshot of a window: what it holds now, and what it has seen.
+    """What a window holds now, and what it has seen.
 
     Attributes:
+        limit_records, limit_bytes, limit_requests: The bounds.
         records: Rows in flight now.
         bytes: Their data and partition keys.
         requests: Requests in flight now.
-        limit_records, limit_bytes, limit_requests: The bounds.
         peak_records, peak_bytes, peak_requests: The most that was in flight at a time.
         waits: How often a thread waited for room.
         waited_s: How long all these waits took together, in seconds.
     """
 
-    records: int
-    bytes: int
-    requests: int
     limit_records: int
     limit_bytes: int
     limit_requests: int
-    peak_records: int
-    peak_bytes: int
-    peak_requests: int
-    waits: int
-    waited_s: float
+    records: int = 0
+    bytes: int = 0
+    requests: int = 0
+    peak_records: int = 0
+    peak_bytes: int = 0
+    peak_requests: int = 0
+    waits: int = 0
+    waited_s: float = 0.0
 
 
 class InFlightWindow:
@@ -86,9 +86,7 @@ class InFlightWindow:
     ) -> None:
         if min(max_records, max_bytes, max_requests) < 1:
             raise ValueError("every bound must be >= 1")
-        self._max_records = max_records
-        self._max_bytes = max_bytes
-        self._max_requests = max_requests
+        self._seen = WindowStatistics(max_records, max_bytes, max_requests)
         self._label = label
         self._clock = clock or SystemClock()
         self._slow_wait_s = slow_wait_s
@@ -99,10 +97,6 @@ class InFlightWindow:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._error: Exception | None = None
-        self._records = self._bytes = self._requests = 0
-        self._peak_records = self._peak_bytes = self._peak_requests = 0
-        self._waits = 0
-        self._waited_s = 0.0
         self._waiting_since: list[float] = []
 
     def acquire(self, records: int, size: int, patience_s: float) -> None:
@@ -120,7 +114,7 @@ class InFlightWindow:
         """
         with self._lock:
             if self._error is None and not self._has_room(records, size):
-                self._waits += 1
+                self._seen.waits += 1
                 self._waiting_since.append(since := self._clock.monotonic())
                 self._on_wait(True)
                 try:
@@ -128,31 +122,31 @@ class InFlightWindow:
                 finally:
                     self._on_wait(False)
                     self._waiting_since.remove(since)
-                    self._waited_s += self._clock.monotonic() - since
+                    self._seen.waited_s += self._clock.monotonic() - since
             self._raise_if_failed()
-            self._records += records
-            self._bytes += size
-            self._peak_records = max(self._peak_records, self._records)
-            self._peak_bytes = max(self._peak_bytes, self._bytes)
+            self._seen.records += records
+            self._seen.bytes += size
+            self._seen.peak_records = max(self._seen.peak_records, self._seen.records)
+            self._seen.peak_bytes = max(self._seen.peak_bytes, self._seen.bytes)
 
     def try_acquire_request(self) -> bool:
         """Count one more request, for rows admitted before; False when there is no room."""
         with self._lock:
-            if self._requests >= self._max_requests:
+            if self._seen.requests >= self._seen.limit_requests:
                 return False
-            self._requests += 1
-            self._peak_requests = max(self._peak_requests, self._requests)
+            self._seen.requests += 1
+            self._seen.peak_requests = max(self._seen.peak_requests, self._seen.requests)
             return True
 
     def release(self, records: int = 0, size: int = 0, requests: int = 0) -> None:
         """Release what is acknowledged, and wake the thread that waits."""
         with self._lock:
-            self._records -= records
-            self._bytes -= size
-            self._requests -= requests
+            self._seen.records -= records
+            self._seen.bytes -= size
+            self._seen.requests -= requests
             if records:
                 self._released_at = self._clock.monotonic()
-            if min(self._records, self._bytes, self._requests) < 0:
+            if min(self._seen.records, self._seen.bytes, self._seen.requests) < 0:
                 raise InternalError(f"more was released than admitted: {self!r}", "Please report.")
             self._changed.notify_all()
 
@@ -183,40 +177,32 @@ class InFlightWindow:
         """Return a consistent snapshot; a wait that still goes on is counted up to now."""
         with self._lock:
             now = self._clock.monotonic()
-            return WindowStatistics(
-                records=self._records,
-                bytes=self._bytes,
-                requests=self._requests,
-                limit_records=self._max_records,
-                limit_bytes=self._max_bytes,
-                limit_requests=self._max_requests,
-                peak_records=self._peak_records,
-                peak_bytes=self._peak_bytes,
-                peak_requests=self._peak_requests,
-                waits=self._waits,
-                waited_s=self._waited_s + sum(now - since for since in self._waiting_since),
-            )
+            waiting_s = sum(now - since for since in self._waiting_since)
+            return replace(self._seen, waited_s=self._seen.waited_s + waiting_s)
 
     def __repr__(self) -> str:
+        seen = self._seen
         return (
-            f"<InFlightWindow {self._label}: {self._records}/{self._max_records} records, "
-            f"{self._bytes}/{self._max_bytes} bytes, {self._requests}/{self._max_requests} requests"
+            f"<InFlightWindow {self._label}: {seen.records}/{seen.limit_records} records, "
+            f"{seen.bytes}/{seen.limit_bytes} bytes, {seen.requests}/{seen.limit_requests} requests"
             f"{', failed' if self._error else ''}>"
         )
 
     def _has_room(self, records: int, size: int) -> bool:
-        return self._records == 0 or (
-            self._records + records <= self._max_records and self._bytes + size <= self._max_bytes
+        seen = self._seen
+        return seen.records == 0 or (
+            seen.records + records <= seen.limit_records and seen.bytes + size <= seen.limit_bytes
         )
 
     def _is_low(self, records: int, size: int) -> bool:
+        seen = self._seen
         return self._has_room(records, size) and (
-            self._records <= self._max_records * LOW_WATER
-            and self._bytes <= self._max_bytes * LOW_WATER
+            seen.records <= seen.limit_records * LOW_WATER
+            and seen.bytes <= seen.limit_bytes * LOW_WATER
         )
 
     def _is_empty(self) -> bool:
-        return self._records == 0 and self._requests == 0
+        return self._seen.records == 0 and self._seen.requests == 0
 
     def _wait(self, ready: Callable[[], bool], since: float, patience_s: float) -> None:
         warned = False
@@ -226,7 +212,7 @@ class InFlightWindow:
             if still >= patience_s:
                 raise WriteError(
                     f"Writing to {self._label} made no progress for {still:.0f}s with "
-                    f"{self._records} records ({self._bytes} bytes) in flight.",
+                    f"{self._seen.records} records ({self._seen.bytes} bytes) in flight.",
                     "Look at the stream's write limits and at the network.",
                 )
             if not warned and now - since >= self._slow_wait_s:
@@ -237,9 +223,9 @@ class InFlightWindow:
                     "if this goes on, the stream needs more shards",
                     now - since,
                     self._label,
-                    self._records,
-                    self._bytes,
-                    self._requests,
+                    self._seen.records,
+                    self._seen.bytes,
+                    self._seen.requests,
                 )
             longest = patience_s - still
             if not warned:

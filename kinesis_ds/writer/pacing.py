@@ -42,21 +42,13 @@ class Pace:
 
     Each cost that :meth:`sent` counts must come back, whole or in parts, through
     :meth:`delivered`, :meth:`throttled` or :meth:`gave_up`. Times are in monotonic seconds.
+
+    Attributes:
+        rate: The rate in shard-seconds per second; None before the first throttle.
     """
 
-    __slots__ = (
-        "_at",
-        "_cut_at",
-        "_delivered",
-        "_in_flight",
-        "_old",
-        "_rate",
-        "_tokens",
-        "_window",
-    )
-
     def __init__(self) -> None:
-        self._rate: float | None = None
+        self.rate: float | None = None
         self._window = _START
         self._in_flight = 0.0
         self._tokens = 0.0
@@ -67,19 +59,14 @@ class Pace:
         self._old = 0.0
 
     def __repr__(self) -> str:
-        if self._rate is None:
+        if self.rate is None:
             return f"Pace(window={self._window:.3g}, in_flight={self._in_flight:.3g})"
-        return f"Pace(rate={self._rate:.3g}, tokens={self._tokens:.3g})"
-
-    @property
-    def rate(self) -> float | None:
-        """The rate in shard-seconds per second; None before the first throttle."""
-        return self._rate
+        return f"Pace(rate={self.rate:.3g}, tokens={self._tokens:.3g})"
 
     def allowance(self, now: float) -> float:
         """Return what may be sent now, in shard-seconds; below zero while a debt is paid back."""
         self._pass(now)
-        return self._window - self._in_flight if self._rate is None else self._tokens
+        return self._window - self._in_flight if self.rate is None else self._tokens
 
     def ready_at(self, cost: float, now: float) -> float:
         """Return when ``cost`` may be sent, or as much of it as is worth a request.
@@ -88,13 +75,13 @@ class Pace:
         same, and paid back afterwards.
         """
         allowance = self.allowance(now)
-        if self._rate is None:
+        if self.rate is None:
             # Answers change it, and this task does not see the answers to others.
             worth = min(cost, self._window / 2)
             return now if allowance >= worth - _SLACK else now + _LOOK_AGAIN_S
         # The rate grows while it is waited for, and what was worth a request with it: hence 10%.
-        worth = min(cost, self._rate * _GRAIN_S)
-        return now if allowance >= 0.9 * worth else now + (worth - allowance) / self._rate
+        worth = min(cost, self.rate * _GRAIN_S)
+        return now if allowance >= 0.9 * worth else now + (worth - allowance) / self.rate
 
     def sent(self, cost: float, now: float) -> None:
         """Count a cost as under way."""
@@ -107,7 +94,7 @@ class Pace:
         self._pass(now)
         self._back(cost)
         self._delivered += cost
-        if self._rate is None:
+        if self.rate is None:
             self._window += cost
 
     def throttled(self, cost: float, now: float) -> None:
@@ -118,8 +105,8 @@ class Pace:
         if news:
             self._cut(now)
         # What the shard did not take, however large it is, is not paid back for long.
-        if self._rate is not None:
-            self._tokens = max(self._tokens, -self._rate * _LONGEST_DEBT_S)
+        if self.rate is not None:
+            self._tokens = max(self._tokens, -self.rate * _LONGEST_DEBT_S)
 
     def gave_up(self, cost: float, now: float) -> None:
         """Count a cost as not answered, or answered with another error."""
@@ -128,12 +115,12 @@ class Pace:
 
     def _cut(self, now: float) -> None:
         lately = self._delivered / _LATELY_S * _KEEP
-        if self._rate is None:
-            self._rate = max(_FLOOR, lately)
+        if self.rate is None:
+            self.rate = max(_FLOOR, lately)
             self._tokens = 0.0
         else:
-            least, most = self._rate * _MOST_CUT, self._rate * _LEAST_CUT
-            self._rate = max(_FLOOR, min(max(lately, least), most))
+            least, most = self.rate * _MOST_CUT, self.rate * _LEAST_CUT
+            self.rate = max(_FLOOR, min(max(lately, least), most))
         self._tokens = min(self._tokens, 0.0)
         self._cut_at = now
         self._old = self._in_flight
@@ -151,11 +138,11 @@ class Pace:
         if math.isinf(elapsed):
             return
         self._delivered *= math.exp(-elapsed / _LATELY_S)
-        if self._rate is None:
+        if self.rate is None:
             return
-        saved = max(self._tokens, self._rate * _SAVED_S)
-        self._tokens = min(self._tokens + elapsed * self._rate, saved)
+        saved = max(self._tokens, self.rate * _SAVED_S)
+        self._tokens = min(self._tokens + elapsed * self.rate, saved)
         quiet = 1.0 + (now - elapsed / 2 - self._cut_at) / _QUICKER_S
         # A rate that is not used up is not tested, so it does not grow past that of a shard.
-        most = max(self._rate, 1.0, 1.5 * self._delivered / _LATELY_S)
-        self._rate = min(most, self._rate + elapsed * _GROWTH * quiet)
+        most = max(self.rate, 1.0, 1.5 * self._delivered / _LATELY_S)
+        self.rate = min(most, self.rate + elapsed * _GROWTH * quiet)

@@ -8,9 +8,11 @@ waits for another row of its key, or its stream was resharded.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
+from typing import Any
 
 from kinesis_ds.limits import SHARD_BYTES_PER_S, SHARD_RECORDS_PER_S
 
@@ -73,69 +75,50 @@ class Record:
         return self.cost
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
     """Some rows by column. The same has happened to all of them. Its length is their number.
 
-    Args:
+    Attributes:
         data: The payloads.
         keys: The partition keys.
         hash_keys: The explicit hash keys; None where no row has one.
         sizes: Data and partition key of each row in bytes, as Kinesis counts them.
         numbers: The numbers of the rows within the task, from 0.
-
-    Attributes:
+        first_try, tries, since: See :class:`Record`.
         size: The sum of the sizes, in bytes.
         cost: How many shard-seconds they take; see :class:`Record`.
-        first_try, tries, since: See :class:`Record`.
     """
 
-    __slots__ = (
-        "_records",
-        "cost",
-        "data",
-        "first_try",
-        "hash_keys",
-        "keys",
-        "numbers",
-        "since",
-        "size",
-        "sizes",
-        "tries",
-    )
+    data: list[bytes]
+    keys: list[str]
+    hash_keys: list[str | None] | None
+    sizes: list[int]
+    numbers: Sequence[int]
+    first_try: float | None = None
+    tries: int = 0
+    since: float = 0.0
+    size: int = field(init=False)
+    cost: float = field(init=False)
+    _records: list[Record] | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        data: list[bytes],
-        keys: list[str],
-        hash_keys: list[str | None] | None,
-        sizes: list[int],
-        numbers: Sequence[int],
-    ) -> None:
-        self.data = data
-        self.keys = keys
-        self.hash_keys = hash_keys
-        self.sizes = sizes
-        self.numbers = numbers
-        self.size = sum(sizes)
-        self.cost = _cost_of(sizes, self.size)
-        self.first_try: float | None = None
-        self.tries = 0
-        self.since = 0.0
-        self._records: list[Record] | None = None
+    def __post_init__(self) -> None:
+        self.size = sum(self.sizes)
+        self.cost = _cost_of(self.sizes, self.size)
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Block:
         """Make a block of plain records that were never sent, or of one record that was."""
         hash_keys = [record.explicit_hash_key for record in records]
-        block = cls(
+        return cls(
             [record.data for record in records],
             [record.partition_key for record in records],
             hash_keys if any(key is not None for key in hash_keys) else None,
             [record.size for record in records],
             [record.row for record in records],
+            records[0].first_try,
+            records[0].tries,
         )
-        block.first_try, block.tries = records[0].first_try, records[0].tries
-        return block
 
     def __repr__(self) -> str:
         return f"Block({len(self)} rows from {self.numbers[0]}, {self.size} bytes)"
@@ -194,30 +177,24 @@ class Block:
 
     def cut(self, first: int) -> tuple[Block, Block]:
         """Cut it behind the ``first`` rows; neither part may be empty."""
-        return self._part(slice(None, first)), self._part(slice(first, None))
+        front, rest = slice(None, first), slice(first, None)
+        return self._part(itemgetter(front)), self._part(itemgetter(rest))
 
     def at(self, places: Sequence[int]) -> Block:
-        """Return some of its rows, which were never sent, as a block."""
-        hash_keys = self.hash_keys
-        return Block(
-            [self.data[i] for i in places],
-            [self.keys[i] for i in places],
-            None if hash_keys is None else [hash_keys[i] for i in places],
-            [self.sizes[i] for i in places],
-            [self.numbers[i] for i in places],
-        )
+        """Return some of its rows as a block."""
+        return self._part(lambda column: [column[at] for at in places])
 
-    def _part(self, rows: slice) -> Block:
-        hash_keys = self.hash_keys
-        part = Block(
-            self.data[rows],
-            self.keys[rows],
-            None if hash_keys is None else hash_keys[rows],
-            self.sizes[rows],
-            self.numbers[rows],
+    def _part(self, pick: Callable[[Any], Any]) -> Block:
+        return Block(
+            pick(self.data),
+            pick(self.keys),
+            None if self.hash_keys is None else pick(self.hash_keys),
+            pick(self.sizes),
+            pick(self.numbers),
+            self.first_try,
+            self.tries,
+            self.since,
         )
-        part.first_try, part.tries, part.since = self.first_try, self.tries, self.since
-        return part
 
 
 Item = Block | Record
@@ -281,7 +258,7 @@ class Request:
                 data.append(item.data)
                 keys.append(item.partition_key)
                 hash_keys.append(item.explicit_hash_key)
-        return data, keys, None if _all_none(hash_keys) else hash_keys
+        return data, keys, None if hash_keys.count(None) == len(hash_keys) else hash_keys
 
     def weights(self) -> list[tuple[int, int]]:
         """Return for each record how many rows it holds, and their bytes of the window."""
@@ -294,10 +271,6 @@ class Request:
         return found
 
 
-def _all_none(values: list[str | None]) -> bool:
-    return values.count(None) == len(values)
-
-
 def records_of(items: Iterable[Item]) -> list[Record]:
     """Return the records of some items one by one."""
     return [record for item in items for record in item.records]
@@ -305,17 +278,15 @@ def records_of(items: Iterable[Item]) -> list[Record]:
 
 @dataclass(frozen=True)
 class PackingLimits:
-    """The limits of a request and of a record. Sizes count partition keys.
+    """The limits of a request. Sizes count partition keys.
 
     Attributes:
         request_records: The most records of a request.
         request_bytes: The most bytes of a request. A record larger than this travels alone.
-        record_bytes: The most bytes of a record: the limit of the stream.
     """
 
     request_records: int
     request_bytes: int
-    record_bytes: int
 
 
 def plain(data: bytes, key: str, hash_key: str | None, size: int, row: int) -> Record:

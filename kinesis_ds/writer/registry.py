@@ -70,7 +70,7 @@ class Registry:
                     name = f"sink-{len(self._files)}" if self._files else "sink"
                     file = StatisticsFile(directory, name, counters.snapshot)
                     # Spark kills idle workers without notice; what a task did is on disk by then.
-                    counters.after_task(file.flush)
+                    counters.after_task = file.flush
                     self._files.append(file)
             return self._counters[key]
 

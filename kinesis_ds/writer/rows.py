@@ -12,7 +12,7 @@ import random
 import re
 from dataclasses import dataclass
 from operator import add
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from kinesis_ds.errors import InternalError, WriteError, shown
 from kinesis_ds.limits import MAX_HASH_KEY, PARTITION_KEY_MAX_CHARS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kinesis_ds.plan.stream import StreamId
+    from kinesis_ds.writer.service import SinkService
     from kinesis_ds.writer.slices import Column, RowSlice
 
 _HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
@@ -39,18 +40,6 @@ class Piece:
 
     stream: StreamId
     block: Block
-
-
-class RecordLimits(Protocol):
-    """Says how many bytes a record of a stream may have, partition key included."""
-
-    def record_bytes(self, stream: StreamId) -> int:
-        """Return the limit as it is known. Asks Kinesis if the stream was not used before."""
-        ...
-
-    def current_record_bytes(self, stream: StreamId) -> int:
-        """Return the limit as it is now: it may have been raised."""
-        ...
 
 
 def random_keys(seed: int | None = None) -> Callable[[int], list[str]]:
@@ -72,7 +61,7 @@ class RowChecker:
     """Checks the rows of one task, in their order.
 
     Args:
-        limits: How large a record may be.
+        limits: Says how large a record of a stream may be.
         partition: The number of the task's partition, for messages.
         stream: Where rows go that name no stream; None if each row must name one.
         piece_records: The most rows of a piece.
@@ -88,7 +77,7 @@ class RowChecker:
 
     def __init__(
         self,
-        limits: RecordLimits,
+        limits: SinkService,
         partition: int,
         stream: StreamId | None,
         *,

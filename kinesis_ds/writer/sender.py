@@ -135,7 +135,6 @@ class Sender:
             options.batch_max_records,
             # Never a request that the bound admits only when nothing else is in flight.
             min(options.batch_max_bytes, options.max_in_flight_bytes),
-            target.record_bytes,
         )
 
         def new_aggregator(alone: bool) -> Aggregator:
@@ -213,7 +212,7 @@ class Sender:
         label = f"stream {stream.label}"
         left = request.first_try + self._options.retry_timeout_s - self._now()
         timeout = max(0.0, min(_CALL_TIMEOUT_S, left))
-        self._counters.add_request()
+        self._counters.add(requests=1)
         try:
             answer = await asyncio.wait_for(self._streams.put(stream, request), timeout)
         except asyncio.TimeoutError:
@@ -234,8 +233,10 @@ class Sender:
     def _count(self, stream: StreamId, request: Request, answers: Answers) -> None:
         if writes := tally(stream.label, request, answers):
             merge(writes, into=self._written)
-            self._counters.add_delivered(
-                sum(w.records for w in writes), sum(w.bytes for w in writes), answers.stored
+            self._counters.add(
+                delivered_records=sum(w.records for w in writes),
+                delivered_bytes=sum(w.bytes for w in writes),
+                stored_records=answers.stored,
             )
         refused = [at for at, said in answers.failures.items() if isinstance(said, Rejected)]
         if refused:
@@ -267,9 +268,13 @@ class Sender:
         self._listings.pop(stream, None)
 
     def _settle(self, stream: StreamId, scheduler: Scheduler, settled: Settled) -> None:
-        self._counters.add_retried(settled.retried, settled.throttled)
+        self._counters.add(retried_records=settled.retried, throttled=settled.throttled)
         for gone in settled.misplaced:
-            self._counters.add_misplaced(gone.rows, gone.window_bytes)
+            self._counters.add(
+                misplaced_records=gone.rows,
+                delivered_records=-gone.rows,
+                delivered_bytes=-gone.window_bytes,
+            )
             take_back(self._written, (stream.label, gone.shard_id), gone.rows, gone.window_bytes)
         self._window.release(records=settled.rows, size=settled.window_bytes)
         if settled.surprised:

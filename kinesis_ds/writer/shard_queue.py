@@ -52,22 +52,6 @@ class ShardQueue:
         state, rank: What the queue waits for; set by its ``Readiness``.
     """
 
-    __slots__ = (
-        "_failed_at",
-        "_items",
-        "_records",
-        "aggregator",
-        "cost",
-        "failures",
-        "pace",
-        "paused_until",
-        "rank",
-        "repeats",
-        "shard",
-        "size",
-        "state",
-    )
-
     def __init__(self, shard: str, pace: Pace, aggregator: Aggregator | None) -> None:
         self.shard = shard
         self.pace = pace

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.options.write import WriteOptions
-    from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.stream import StreamId, StreamInfo
     from kinesis_ds.writer.pacing import Pace
     from kinesis_ds.writer.records import Request
@@ -86,7 +85,7 @@ class TargetStreams:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked for.
             WriteError: The options ask for aggregation, and the stream does not support it.
         """
-        info = await self._describe(stream)
+        info = await self._retried(_describe, stream)
         label = f"stream {stream.label}"
         prediction = Prediction(None)
         if info.distributes and self._options.aggregation:
@@ -97,7 +96,7 @@ class TargetStreams:
             )
         if not info.distributes:
             try:
-                prediction = Prediction(await self._retried(self._list, stream))
+                prediction = Prediction(await self._retried(list_shards, stream))
             except AccessError as exc:
                 if self._options.aggregation:
                     raise
@@ -116,7 +115,8 @@ class TargetStreams:
         Raises:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked for.
         """
-        self._opened[stream].record_bytes = (await self._describe(stream)).max_record_bytes
+        info = await self._retried(_describe, stream)
+        self._opened[stream].record_bytes = info.max_record_bytes
 
     async def update_prediction(self, stream: StreamId) -> Prediction:
         """List the shards of an open stream again. Returns the new prediction.
@@ -128,7 +128,7 @@ class TargetStreams:
         target = self._opened[stream]
         if not target.distributes:
             target.prediction = Prediction(
-                await asyncio.wait_for(self._list(stream), CHECK_TIMEOUT_S)
+                await asyncio.wait_for(list_shards(self._connection, stream), CHECK_TIMEOUT_S)
             )
         return target.prediction
 
@@ -141,22 +141,8 @@ class TargetStreams:
         body = put_records(stream, request)
         return await self._connection.call("PutRecords", body, f"stream {stream.label}")
 
-    async def _describe(self, stream: StreamId) -> StreamInfo:
-        return await self._retried(self._describe_once, stream)
-
-    async def _describe_once(self, stream: StreamId) -> StreamInfo:
-        info = await describe_stream(self._connection, stream)
-        if info.status == "CREATING":
-            raise TransientError(
-                f"The stream {stream.label} is still being created.", "Wait until it is ACTIVE."
-            )
-        return info
-
-    async def _list(self, stream: StreamId) -> dict[str, Shard]:
-        return await list_shards(self._connection, stream)
-
     async def _retried(
-        self, ask: Callable[[StreamId], Coroutine[Any, Any, T]], stream: StreamId
+        self, ask: Callable[[Connection, StreamId], Coroutine[Any, Any, T]], stream: StreamId
     ) -> T:
         """Make a control call, again and again while its errors may pass."""
         started = time.monotonic()
@@ -165,7 +151,7 @@ class TargetStreams:
             tries += 1
             timeout = started + CHECK_TIMEOUT_S - time.monotonic()
             try:
-                return await asyncio.wait_for(ask(stream), max(1.0, timeout))
+                return await asyncio.wait_for(ask(self._connection, stream), max(1.0, timeout))
             except asyncio.TimeoutError:
                 error: KinesisConnectorError = TransientError(
                     f"{self._connection.endpoint_label} did not answer for stream {stream.label} "
@@ -185,3 +171,12 @@ class TargetStreams:
             if time.monotonic() + pause - started >= patience:
                 raise error
             await asyncio.sleep(pause)
+
+
+async def _describe(connection: Connection, stream: StreamId) -> StreamInfo:
+    info = await describe_stream(connection, stream)
+    if info.status == "CREATING":
+        raise TransientError(
+            f"The stream {stream.label} is still being created.", "Wait until it is ACTIVE."
+        )
+    return info

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kinesis_ds.writer.slices import RowSlice
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # Every request ends by its own deadline. If nothing came so much later, the network thread is gone,
 # which is a bug and must not become a hang.
@@ -176,7 +174,7 @@ def _write(
 
 def _count_skipped(skipped: int, options: WriteOptions, counters: SinkCounters) -> None:
     if skipped:
-        counters.add_skipped(skipped)
+        counters.add(skipped_records=skipped)
         logger.warning(
             "rows too large for the stream were left out target=%s rows=%d; onOversizedRecord=fail "
             "names the first one",
@@ -193,11 +191,11 @@ def _id_prefix(options: WriteOptions, task: TaskId, run_id: str) -> str | None:
     return f"{task.query_id}/{task.batch_id}/{task.partition}"
 
 
-def _until_failed(items: Iterable[T], window: InFlightWindow) -> Iterator[T]:
-    """Pass items on until the window has failed, so that no row is taken in vain."""
+def _until_failed(slices: Iterable[RowSlice], window: InFlightWindow) -> Iterator[RowSlice]:
+    """Pass slices on until the window has failed, so that no row is taken in vain."""
     window.check()
-    for item in items:
-        yield item
+    for rows in slices:
+        yield rows
         window.check()
 
 

@@ -31,7 +31,7 @@ class World:
         self.ordered = ordered
         # With aggregates, a key that is scattered over shards by hash keys has no order.
         self.scattered = not (ordered and aggregated)
-        self.limits = PackingLimits(random.randint(1, 6), random.randint(100, 700), RECORD_BYTES)
+        self.limits = PackingLimits(random.randint(1, 6), random.randint(100, 700))
         self.shards: dict[str, Shard] = {"s0": Shard("s0")}
         for _ in range(random.randint(0, 3)):
             self.split()

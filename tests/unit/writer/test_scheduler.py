@@ -55,7 +55,7 @@ def make(
 ) -> Scheduler:
     """Scheduler whose pauses are as long as they may be."""
     return Scheduler(
-        PackingLimits(request_records, request_bytes, MIB),
+        PackingLimits(request_records, request_bytes),
         Prediction(shard_map),
         ordered=ordered,
         linger_s=linger_s,
