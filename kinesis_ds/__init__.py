@@ -8,6 +8,7 @@ AWS clients.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import (
@@ -55,19 +56,17 @@ __all__ = [
 ]
 
 
+# What imports PySpark is imported only when it is asked for.
+_LAZY = {
+    "KinesisDataSource": "kinesis_ds.datasource",
+    "ShardTableListener": "kinesis_ds.observe.listener",
+    "drop_repeats": "kinesis_ds.repeats",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "KinesisDataSource":
-        from kinesis_ds.datasource import KinesisDataSource  # noqa: PLC0415  # imports PySpark
-
-        return KinesisDataSource
-    if name == "ShardTableListener":
-        from kinesis_ds.observe.listener import ShardTableListener  # noqa: PLC0415  # imports PySpark
-
-        return ShardTableListener
-    if name == "drop_repeats":
-        from kinesis_ds.repeats import drop_repeats  # noqa: PLC0415  # imports PySpark
-
-        return drop_repeats
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  # seldom asked for
 

@@ -12,10 +12,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from aiobotocore.credentials import (
-    AioCredentials,
-    AioRefreshableCredentials,
-)
+from aiobotocore.credentials import AioCredentials, AioRefreshableCredentials
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession

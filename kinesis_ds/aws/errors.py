@@ -12,27 +12,7 @@ import ssl
 import traceback
 
 import aiohttp
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConfigNotFound,
-    ConfigParseError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    InvalidConfigError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    RefreshWithMFAUnsupportedError,
-    SSOError,
-    TokenRetrievalError,
-    UnknownCredentialError,
-)
-from botocore.exceptions import (
-    ConnectionError as BotoConnectionError,
-)
+from botocore import exceptions as boto
 
 from kinesis_ds.errors import (
     AccessError,
@@ -104,18 +84,18 @@ _CREDENTIAL_CALLS = frozenset(
     }
 )
 _NO_CREDENTIALS = (
-    ConfigNotFound,
-    ConfigParseError,
-    CredentialRetrievalError,
-    InvalidConfigError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    RefreshWithMFAUnsupportedError,
-    SSOError,
-    TokenRetrievalError,
-    UnknownCredentialError,
+    boto.ConfigNotFound,
+    boto.ConfigParseError,
+    boto.CredentialRetrievalError,
+    boto.InvalidConfigError,
+    boto.MetadataRetrievalError,
+    boto.NoCredentialsError,
+    boto.PartialCredentialsError,
+    boto.ProfileNotFound,
+    boto.RefreshWithMFAUnsupportedError,
+    boto.SSOError,
+    boto.TokenRetrievalError,
+    boto.UnknownCredentialError,
 )
 # botocore's names for providers that ask a server near the machine, which may be overloaded.
 _PROVIDERS_WITH_SERVER = frozenset({"container-role", "iam-role"})
@@ -247,12 +227,12 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
     """
     if isinstance(exc, KinesisConnectorError):
         return exc
-    if isinstance(exc, (ClientError, BotoCoreError)):
+    if isinstance(exc, (boto.ClientError, boto.BotoCoreError)):
         # Our error is raised from it, so printing our error prints this one, too.
         exc.args = tuple(
             without_credentials(arg) if isinstance(arg, str) else arg for arg in exc.args
         )
-    if isinstance(exc, ClientError):
+    if isinstance(exc, boto.ClientError):
         if exc.operation_name in _CREDENTIAL_CALLS and exc.operation_name != operation:
             operation, target = exc.operation_name, f"the AWS credential chain ({operation})"
         error = exc.response.get("Error", {})
@@ -267,7 +247,7 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         return foreign_error(operation, target, status)
     if isinstance(exc, _NO_CREDENTIALS) or _GAVE_EXPIRED in str(exc):
         return _no_credentials(exc, operation, target)
-    if isinstance(exc, NoRegionError):
+    if isinstance(exc, boto.NoRegionError):
         return OptionError(
             f"No AWS region is known for {target}.", "Set the option region, or AWS_DEFAULT_REGION."
         )
@@ -282,8 +262,8 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
         (
             aiohttp.ClientError,
             asyncio.TimeoutError,
-            BotoConnectionError,
-            HTTPClientError,
+            boto.ConnectionError,
+            boto.HTTPClientError,
             OSError,
             EOFError,
         ),
@@ -292,7 +272,7 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
             f"{operation} for {target}: {type(exc).__name__}{f': {said}' if said else ''}.",
             "Is the endpoint right, and reachable from here?",
         )
-    if isinstance(exc, BotoCoreError):
+    if isinstance(exc, boto.BotoCoreError):
         return InvalidRequestError(f"{operation} for {target}: {exc}.")
     return InternalError(
         f"{operation} for {target}: {type(exc).__name__}: {exc}.", "Please report this."
@@ -305,7 +285,7 @@ def _no_credentials(exc: BaseException, operation: str, target: str) -> KinesisC
     if _GAVE_EXPIRED in str(exc):
         return AccessError(said, "Is this machine's clock right?")
     asked = getattr(exc, "kwargs", {}).get("provider") in _PROVIDERS_WITH_SERVER
-    if isinstance(exc, MetadataRetrievalError) or asked:
+    if isinstance(exc, boto.MetadataRetrievalError) or asked:
         return TransientError(said, "The connector tries again.")
     return AccessError(
         said,
@@ -320,7 +300,7 @@ def _status_of_unreadable(exc: BaseException) -> int | None:
     botocore expects answers as the model has them. Another answer makes it raise an AttributeError,
     a TypeError, a RecursionError or the like, and only the traceback then tells of the answer.
     """
-    if isinstance(exc, (BotoCoreError, aiohttp.ClientError, OSError)):
+    if isinstance(exc, (boto.BotoCoreError, aiohttp.ClientError, OSError)):
         return None
     for frame, _ in traceback.walk_tb(exc.__traceback__):
         if frame.f_globals.get("__name__") not in _PARSER_MODULES:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -86,8 +87,7 @@ async def read_range(
         DataLossError: The start is no longer in the stream.
         KinesisConnectorError: A call was refused, or none succeeded for three minutes.
     """
-    pages = _Pages(connection, stream_arn, shard_id, start, label, clock)
-    pages.fail_on_data_loss = fail_on_data_loss
+    pages = _Pages(connection, stream_arn, shard_id, start, label, clock, fail_on_data_loss)
     at_tip = 0
     warned = False
     while True:
@@ -149,6 +149,7 @@ async def shard_is_drained(
             return False
 
 
+@dataclass
 class _Pages:
     """The answers of GetRecords for one shard, one after the other.
 
@@ -160,29 +161,20 @@ class _Pages:
         fail_on_data_loss: As :func:`read_range` has it.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        stream_arn: str,
-        shard_id: str,
-        position: Position,
-        label: str,
-        clock: Clock,
-    ) -> None:
-        self.position = position
-        self.exhausted = False
-        self.fail_on_data_loss = True
-        self._lost: Position | None = None
-        self._connection = connection
-        self._stream_arn = stream_arn
-        self._shard_id = shard_id
-        self._label = label
-        self._clock = clock
-        self._iterator: str | None = None
-        self._not_before = clock.monotonic()
+    connection: Connection
+    stream_arn: str
+    shard_id: str
+    position: Position
+    label: str
+    clock: Clock
+    fail_on_data_loss: bool = True
+    exhausted: bool = False
+    _lost: Position | None = None
+    _iterator: str | None = None
+    _not_before: float = 0.0
 
     async def next(self) -> Page:
-        give_up = self._clock.monotonic() + _GIVE_UP_AFTER_S
+        give_up = self.clock.monotonic() + _GIVE_UP_AFTER_S
         failures = 0
         while True:
             try:
@@ -192,36 +184,36 @@ class _Pages:
                     self._iterator = None  # a new one goes on behind the last record read
                 elif not exc.retryable:
                     raise
-                if self._clock.monotonic() > give_up:
+                if self.clock.monotonic() > give_up:
                     raise
                 failures += 1
-                self._not_before = self._clock.monotonic() + random.uniform(
+                self._not_before = self.clock.monotonic() + random.uniform(
                     GET_RECORDS_MIN_INTERVAL_S, min(_BACKOFF_CAP_S, 0.25 * 2 ** min(failures, 10))
                 )
 
     async def _once(self) -> Page:
-        await asyncio.sleep(max(0.0, self._not_before - self._clock.monotonic()))
+        await asyncio.sleep(max(0.0, self._not_before - self.clock.monotonic()))
         if self._iterator is None:
             try:
                 self._iterator = await shard_iterator(
-                    self._connection,
-                    self._stream_arn,
-                    self._shard_id,
+                    self.connection,
+                    self.stream_arn,
+                    self.shard_id,
                     TRIM_HORIZON if self.position == self._lost else self.position,
-                    self._label,
+                    self.label,
                 )
             except InvalidRequestError as exc:
                 if self.position == self._lost or not refuses_position(exc, self.position):
                     raise
                 self._give_up_position(exc)
                 return await self._once()
-        raw = await self._connection.call(
+        raw = await self.connection.call(
             "GetRecords",
-            get_records_request(self._stream_arn, self._iterator, GET_RECORDS_MAX_RECORDS),
-            self._label,
+            get_records_request(self.stream_arn, self._iterator, GET_RECORDS_MAX_RECORDS),
+            self.label,
         )
-        self._not_before = self._clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
-        answer = parse_page(raw, self._label)
+        self._not_before = self.clock.monotonic() + GET_RECORDS_MIN_INTERVAL_S
+        answer = parse_page(raw, self.label)
         self._iterator = answer.following
         self.exhausted = answer.following is None
         return answer
@@ -229,7 +221,7 @@ class _Pages:
     def _give_up_position(self, refusal: InvalidRequestError) -> None:
         """Go on at the oldest record; what was read already is dropped when it is decoded."""
         loss = position_refused(
-            self._label, self.position, refusal.message, "reading what is left of the range"
+            self.label, self.position, refusal.message, "reading what is left of the range"
         )
         loss.error.__cause__ = refusal
         logger.warning("%s", loss.accept(fail_on_data_loss=self.fail_on_data_loss))

@@ -7,6 +7,7 @@ those at hand and wait only when these are about to expire.
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import logging
 import re
@@ -124,7 +125,7 @@ class AssumedRole:
         if good and asked_s < ASK_AGAIN_AFTER_S:
             return good.metadata
         if self._failure and asked_s < _SHARE_FAILURE_S:
-            raise _copy(self._failure)
+            raise copy.copy(self._failure)
         self._failure = None
         try:
             self._issued = await self._assume()
@@ -229,9 +230,3 @@ class AssumedRole:
             if secret:
                 text = text.replace(secret, "(hidden)")
         return without_credentials(text)
-
-
-def _copy(error: KinesisConnectorError) -> KinesisConnectorError:
-    copy = type(error)(error.message, error.remedy)
-    copy.code = error.code
-    return copy

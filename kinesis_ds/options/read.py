@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import (
@@ -117,13 +118,5 @@ class ReadOptions:
     @property
     def choices(self) -> tuple[StreamChoice, ...]:
         """Each stream with its consumer."""
-        none: tuple[None, ...] = (None,) * len(self.streams)
-        return tuple(
-            StreamChoice(stream, named, registered)
-            for stream, named, registered in zip(
-                self.streams,
-                self.consumer_names or none,
-                self.registered_consumers or none,
-                strict=True,
-            )
-        )
+        rows = zip_longest(self.streams, self.consumer_names, self.registered_consumers)
+        return tuple(starmap(StreamChoice, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.testing.rates import Bucket
@@ -27,6 +28,7 @@ class Consumer:
         called_at: By shard, when SubscribeToShard was last called.
         subscribed_at: By shard, when SubscribeToShard last succeeded.
         current: By shard, the last subscription, open or over.
+        bytes_out: By shard, what bounds its subscriptions to 2 MiB/s together.
     """
 
     def __init__(self, name: str, stream_arn: str, created_s: int, ready_at: float) -> None:
@@ -39,19 +41,12 @@ class Consumer:
         self.called_at: dict[str, float] = {}
         self.subscribed_at: dict[str, float] = {}
         self.current: dict[str, Subscription] = {}
-        self._bytes_out: dict[str, Bucket] = {}
+        self.bytes_out = defaultdict[str, Bucket](lambda: Bucket(READ_BYTES_PER_S))
 
     def status(self, now: float) -> str:
         if self.gone_at is not None:
             return "DELETING" if now < self.gone_at else "GONE"
         return "CREATING" if now < self.ready_at else "ACTIVE"
-
-    def bytes_out(self, shard_id: str) -> Bucket:
-        """Return what bounds a shard's subscriptions of this consumer to 2 MiB/s together."""
-        bucket = self._bytes_out.get(shard_id)
-        if bucket is None:
-            bucket = self._bytes_out[shard_id] = Bucket(READ_BYTES_PER_S)
-        return bucket
 
     def description(self, now: float) -> dict[str, Any]:
         return {

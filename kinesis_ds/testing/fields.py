@@ -84,26 +84,15 @@ FIELDS: Mapping[str, Fields] = {
             },
         ),
     },
-    "SplitShard": {
-        **_STREAM,
-        "ShardToSplit": needed(NAME),
-        "NewStartingHashKey": needed(HASH_KEY),
-    },
-    "MergeShards": {
-        **_STREAM,
-        "ShardToMerge": needed(NAME),
-        "AdjacentShardToMerge": needed(NAME),
-    },
+    "SplitShard": {**_STREAM, "ShardToSplit": needed(NAME), "NewStartingHashKey": needed(HASH_KEY)},
+    "MergeShards": {**_STREAM, "ShardToMerge": needed(NAME), "AdjacentShardToMerge": needed(NAME)},
     "UpdateShardCount": {
         **_STREAM,
         "TargetShardCount": needed(COUNT),
         "ScalingType": Field((str,), required=True, choices=("UNIFORM_SCALING",)),
     },
     "UpdateStreamMode": {**_BY_ARN, "StreamModeDetails": needed(MODE)},
-    "UpdateMaxRecordSize": {
-        "StreamARN": STREAM_ARN,
-        "MaxRecordSizeInKiB": needed(RECORD_KIB),
-    },
+    "UpdateMaxRecordSize": {"StreamARN": STREAM_ARN, "MaxRecordSizeInKiB": needed(RECORD_KIB)},
     "UpdateStreamRecordDistributionStrategy": {
         **_BY_ARN,
         "RecordDistributionStrategy": needed(STRATEGY),

@@ -147,7 +147,7 @@ class Subscription:
         if place < log.stop:
             stop = log.fitting(place, _EVENT_RECORDS, self._settings.event_bytes)
             size = log.size(place, stop)
-            ready_at = self._consumer.bytes_out(self.shard_id).ready_at(size, now)
+            ready_at = self._consumer.bytes_out[self.shard_id].ready_at(size, now)
             if self._settings.enforce_limits and ready_at > now:
                 return self._wait(ready_at)
             return self._send(place, stop, now)
@@ -176,5 +176,5 @@ class Subscription:
             self._after = log.number(stop - 1) if stop > place else shard.here(now_ms)
             rest = b',"ContinuationSequenceNumber":"%d"%b' % (self._after, rest)
         self._sent_at = now
-        self._consumer.bytes_out(self.shard_id).borrow(log.size(place, stop), now)
+        self._consumer.bytes_out[self.shard_id].borrow(log.size(place, stop), now)
         return Send(b'{"Records":%b%b' % (log.json(place, stop), rest), stop - place)

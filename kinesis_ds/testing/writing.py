@@ -10,21 +10,17 @@ import pybase64
 
 from kinesis_ds.limits import KIB, MAX_HASH_KEY, PUT_RECORDS_MAX_BYTES
 from kinesis_ds.testing.errors import ServiceError
-from kinesis_ds.testing.fields import HASH_KEY, PARTITION_KEY
+from kinesis_ds.testing.fields import FIELDS
 from kinesis_ds.testing.hashing import hash_of
 from kinesis_ds.testing.sequence import origin
-from kinesis_ds.testing.validation import Field, check, dry_run
+from kinesis_ds.testing.validation import check, dry_run
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account
     from kinesis_ds.testing.shard import Shard
     from kinesis_ds.testing.stream import Stream
 
-_ENTRY = {
-    "Data": Field((str,), required=True),
-    "PartitionKey": PARTITION_KEY,
-    "ExplicitHashKey": HASH_KEY,
-}
+_ENTRY = {name: FIELDS["PutRecord"][name] for name in ("Data", "PartitionKey", "ExplicitHashKey")}
 
 
 class Entry(NamedTuple):

@@ -62,25 +62,18 @@ def _message_class() -> Any:
         name="kinesis_ds/aggregate.proto", package="kinesis_ds", syntax="proto2"
     )
     aggregate = file.message_type.add(name="AggregatedRecord")
-    for number, name in ((1, "partition_key_table"), (2, "explicit_hash_key_table")):
-        aggregate.field.add(
-            name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_REPEATED
-        )
-    aggregate.field.add(
-        name="records",
-        number=3,
-        type=field.TYPE_MESSAGE,
-        type_name=".kinesis_ds.Record",
-        label=field.LABEL_REPEATED,
-    )
     record = file.message_type.add(name="Record")
-    for number, name, kind, label in (
-        (1, "partition_key_index", field.TYPE_UINT64, field.LABEL_REQUIRED),
-        (2, "explicit_hash_key_index", field.TYPE_UINT64, field.LABEL_OPTIONAL),
-        (3, "data", field.TYPE_BYTES, field.LABEL_REQUIRED),
-        (4, "tags", field.TYPE_BYTES, field.LABEL_REPEATED),
+    for of, number, name, kind, label in (
+        (aggregate, 1, "partition_key_table", field.TYPE_BYTES, field.LABEL_REPEATED),
+        (aggregate, 2, "explicit_hash_key_table", field.TYPE_BYTES, field.LABEL_REPEATED),
+        (aggregate, 3, "records", field.TYPE_MESSAGE, field.LABEL_REPEATED),
+        (record, 1, "partition_key_index", field.TYPE_UINT64, field.LABEL_REQUIRED),
+        (record, 2, "explicit_hash_key_index", field.TYPE_UINT64, field.LABEL_OPTIONAL),
+        (record, 3, "data", field.TYPE_BYTES, field.LABEL_REQUIRED),
+        (record, 4, "tags", field.TYPE_BYTES, field.LABEL_REPEATED),
     ):
-        record.field.add(name=name, number=number, type=kind, label=label)
+        of.field.add(name=name, number=number, type=kind, label=label)
+    aggregate.field[2].type_name = ".kinesis_ds.Record"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(
