@@ -145,3 +145,14 @@ class InternalError(KinesisConnectorError):
     """The connector is in a state that should be impossible. Please report the message."""
 
     condition = "KINESIS_INTERNAL"
+
+
+def unexpected(exc: Exception, label: str = "") -> InternalError:
+    """Return the error to raise for an exception that should be impossible.
+
+    Args:
+        exc: The exception.
+        label: What met it, as the message names it; empty: nothing is named.
+    """
+    said = f"{type(exc).__name__}: {exc}."
+    return InternalError(f"{label}: {said}" if label else said, "Please report this.")

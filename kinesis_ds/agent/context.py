@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
-from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Diagnose
     from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.options.read import PollingOptions
-    from kinesis_ds.plan.decoding import Decoding
     from kinesis_ds.plan.shards import Shard
 
 logger = logging.getLogger(__name__)
@@ -85,7 +84,8 @@ class ShardContext:
     @cached_property
     def decoding(self) -> Decoding:
         """The form in which the shard's records are decoded."""
-        return decoding_of(self.shard, self.options)
+        options = self.options
+        return Decoding(self.shard.hash_range, options.deaggregate, options.metadata)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from kinesis_ds.plan.position import (
     ShardEnd,
     may_hold_records,
 )
-from kinesis_ds.plan.ranges import ShardRange
+from kinesis_ds.plan.ranges import ShardRange, forward_ranges, without_forgotten
 from kinesis_ds.plan.start import Latest, first_positions
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def batch_ranges(start: Start, end: End, listed: ShardMap, now_ms: int) -> list[
         ends = _cut(end, listed, now_ms)
     else:
         ends = {s: _end_of(s, end, listed, now_ms) for s in listed}
-    return [
-        ShardRange(shard_id, low, high)
-        for shard_id, high in sorted(ends.items())
-        if may_hold_records(low := starts.get(shard_id, TRIM_HORIZON), high)
-    ]
+    return forward_ranges(starts, ends)
 
 
 def _end_of(shard_id: str, end: Position | Latest, listed: ShardMap, now_ms: int) -> Position:
@@ -124,12 +120,9 @@ def everything_until(
         listed: The shards of the stream.
         until_ms: The time, which has passed, in milliseconds since the epoch.
     """
-    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
-    ends = {s: p for s, p in start.items() if not isinstance(p, ShardEnd) or s in known}
-    for shard in listed.values():
-        if isinstance(ends.get(shard.shard_id), ShardEnd):
-            continue
-        end = SHARD_END if shard.closed else AtTimestamp(until_ms)
-        if may_hold_records(ends.get(shard.shard_id, TRIM_HORIZON), end):
-            ends[shard.shard_id] = end
+    ends = without_forgotten(start, listed)
+    for shard_id in listed:
+        end = _end_of(shard_id, Latest(), listed, until_ms)
+        if may_hold_records(ends.get(shard_id, TRIM_HORIZON), end):
+            ends[shard_id] = end
     return ends

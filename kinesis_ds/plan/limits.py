@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.offsets import SourceOffset
-from kinesis_ds.plan.position import (
-    TRIM_HORIZON,
-    Position,
-)
+from kinesis_ds.plan.position import TRIM_HORIZON, Position
 from kinesis_ds.plan.ranges import ShardRange, ranges
 
 if TYPE_CHECKING:
@@ -26,12 +22,9 @@ class _Name(NamedTuple):
     shard_id: str
 
 
-@dataclass(frozen=True)
-class _Backlog:
+class _Backlog(NamedTuple):
     span: ShardRange
-    records: int
-    nbytes: int
-    oldest_ms: int
+    held: Held
 
 
 def admit(
@@ -54,37 +47,31 @@ def admit(
     """
     if limits.max_records is None and limits.max_bytes is None:
         return following
-    backlog, unknown = _backlog(base, following, holds)
+    backlog, ends = _backlog(base, following, holds)
     order = list(backlog)
-    records = _shares(limits.max_records, {n: b.records for n, b in backlog.items()}, order)
-    nbytes = _shares(limits.max_bytes, {n: b.nbytes for n, b in backlog.items()}, order)
+    records = _shares(limits.max_records, {n: b.held.records for n, b in backlog.items()})
+    nbytes = _shares(limits.max_bytes, {n: b.held.nbytes for n, b in backlog.items()})
     # The first may take a record that is larger than its share. It counts if nobody takes another.
     shares = {n: Limits(records[n], nbytes[n], at_least_one=n == order[0]) for n in order}
     taken: dict[_Name, Held | None] = {}
-    for arn, names in _by_stream(order).items():
+    for arn in dict.fromkeys(name.stream_arn for name in order):
+        names = [name for name in order if name.stream_arn == arn]
         spans = [backlog[name].span for name in names]
         answers = holds[arn](spans, [shares[name] for name in names])
         taken.update(zip(names, answers, strict=True))
     others_took = any((held := taken[name]) is not None and held.records for name in order[1:])
-    ends: dict[_Name, Position] = dict(unknown)
     for name, held in taken.items():
         if held is None or (others_took and _exceeds(held, shares[name])):
             ends[name] = backlog[name].span.start
         else:
             ends[name] = held.end
-    streams = {}
-    for arn, stream in following.streams.items():
-        shards = dict(stream.shards)
-        for shard_id in stream.shards:
-            end = ends.get(_Name(arn, shard_id))
-            if end is None:
-                continue
-            if end == TRIM_HORIZON and shard_id not in base.streams[arn].shards:
-                del shards[shard_id]  # a new shard of which nothing is taken yet
-            else:
-                shards[shard_id] = end
-        streams[arn] = stream.with_shards(shards)
-    return SourceOffset(streams)
+    shards = {arn: dict(stream.shards) for arn, stream in following.streams.items()}
+    for (arn, shard_id), end in ends.items():
+        if end == TRIM_HORIZON and shard_id not in base.streams[arn].shards:
+            del shards[arn][shard_id]  # a new shard of which nothing is taken yet
+        else:
+            shards[arn][shard_id] = end
+    return SourceOffset({arn: s.with_shards(shards[arn]) for arn, s in following.streams.items()})
 
 
 def _exceeds(held: Held, limits: Limits) -> bool:
@@ -110,22 +97,13 @@ def _backlog(
             if held is None:
                 unknown[name] = span.start
             elif held.records:
-                backlog[name] = _Backlog(span, held.records, held.nbytes, held.oldest_ms or 0)
-    oldest_first = sorted(backlog, key=lambda name: (backlog[name].oldest_ms, name))
+                backlog[name] = _Backlog(span, held)
+    oldest_first = sorted(backlog, key=lambda name: (backlog[name].held.oldest_ms or 0, name))
     return {name: backlog[name] for name in oldest_first}, unknown
 
 
-def _by_stream(names: Sequence[_Name]) -> dict[str, list[_Name]]:
-    found: dict[str, list[_Name]] = {}
-    for name in names:
-        found.setdefault(name.stream_arn, []).append(name)
-    return found
-
-
-def _shares(
-    limit: int | None, wanted: Mapping[_Name, int], order: Sequence[_Name]
-) -> Mapping[_Name, int | None]:
-    return dict.fromkeys(wanted) if limit is None else dict(share_out(limit, wanted, order))
+def _shares(limit: int | None, wanted: Mapping[_Name, int]) -> Mapping[_Name, int | None]:
+    return dict.fromkeys(wanted) if limit is None else dict(share_out(limit, wanted, list(wanted)))
 
 
 def share_out(limit: int, wanted: Mapping[Name, int], order: Sequence[Name]) -> dict[Name, int]:

@@ -15,6 +15,9 @@ from kinesis_ds.plan.position import After, AtTimestamp, Position
 _HOUR_MS = 3_600_000
 # AWS refuses requests signed with a clock that is further off, and reading begins soon after.
 _MARGIN_MS = 300_000
+_RESTART = "or start with a new checkpointLocation."
+_SKIP_THEM = f"Set failOnDataLoss=false to go on without them, {_RESTART}"
+_SKIP_TO_OLDEST = f"Set failOnDataLoss=false to go on at the oldest record, {_RESTART}"
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,7 @@ def shard_gone(stream: str, shard_id: str, position: Position) -> Loss:
         DataLossError(
             f"Shard {shard_id} of stream {stream} is in the checkpoint ({position}) and no longer "
             "in the stream.",
-            "Its unread records have expired. Set failOnDataLoss=false to go on without them, or "
-            "start with a new checkpointLocation.",
+            f"Its unread records have expired. {_SKIP_THEM}",
         )
     )
 
@@ -82,8 +84,7 @@ def position_refused(
     return Loss(
         DataLossError(
             f"{label}: Kinesis no longer knows the position {position} ({refusal})",
-            "Records may have expired before they were read. Set failOnDataLoss=false to go on at "
-            "the oldest record, or start with a new checkpointLocation.",
+            f"Records may have expired before they were read. {_SKIP_TO_OLDEST}",
         ),
         f"{label}: the position {position} is gone; {how} (failOnDataLoss=false)",
     )
@@ -100,8 +101,7 @@ def records_expired(label: str, position: Position, why: str) -> Loss:
         DataLossError(
             f"{label}: records behind the position {position} may have expired before they were "
             f"read. {why}",
-            "Set failOnDataLoss=false to go on at the oldest record, or start with a new "
-            "checkpointLocation.",
+            _SKIP_TO_OLDEST,
         ),
         f"{label}: the position {position} is gone; going on at the oldest record "
         f"(failOnDataLoss=false). {why}",
@@ -120,8 +120,7 @@ def expired_unread(label: str, position: Position, retention_hours: int) -> Loss
             f"{label[0].upper()}{label[1:]} was last read up to {position}, longer ago than the "
             f"{retention_hours} hours that the stream keeps records, and its oldest record lies "
             "behind that. Records in between may have expired unread.",
-            "Set failOnDataLoss=false to go on at the oldest record, or start with a new "
-            "checkpointLocation. If nothing was written to the shard in all that time, nothing is "
+            f"{_SKIP_TO_OLDEST} If nothing was written to the shard in all that time, nothing is "
             "missing.",
         ),
         "Going on at the oldest record",
@@ -136,11 +135,7 @@ def age_unknown(label: str, error: KinesisConnectorError) -> Loss:
 def fewer_than_planned(message: str) -> Loss:
     """Return the loss of records that were there when a range was planned, as ``message`` says."""
     return going_on(
-        DataLossError(
-            message,
-            "Records may have expired in between. Set failOnDataLoss=false to go on without them, "
-            "or start with a new checkpointLocation.",
-        ),
+        DataLossError(message, f"Records may have expired in between. {_SKIP_THEM}"),
         "Going on without the others",
     )
 
@@ -155,8 +150,7 @@ def may_have_expired(position: Position, now_ms: int, retention_hours: int) -> b
         now_ms: Milliseconds since the epoch, right to a few minutes.
         retention_hours: How long the stream keeps records, in hours.
     """
+    seen_ms = position.ms if isinstance(position, AtTimestamp) else None
     if isinstance(position, After):
         seen_ms = position.seen_ms
-    else:
-        seen_ms = position.ms if isinstance(position, AtTimestamp) else None
     return seen_ms is not None and seen_ms < now_ms - retention_hours * _HOUR_MS + _MARGIN_MS

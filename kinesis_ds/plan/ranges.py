@@ -55,24 +55,26 @@ def advance(
     of an ended shard goes when the stream has forgotten the shard and all its children: a shard
     that is missing from one listing and comes back in the next must not be read a second time.
     """
-    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
-    shards = {s: p for s, p in base.shards.items() if not isinstance(p, ShardEnd) or s in known}
+    shards = without_forgotten(base.shards, listed)
     for shard_id, reached in available.items():
         start = base.shards.get(shard_id)
-        if isinstance(start, ShardEnd):
+        if isinstance(start, ShardEnd) or (start is None and shard_id not in listed):
             continue
-        if start is None and shard_id not in listed:
-            continue
-        parents = listed[shard_id].parents if shard_id in listed else ()
-        if parents_first and any(
-            (p in base.shards or p in available) and not base.ended(p)
+        parents = listed[shard_id].parents if parents_first and shard_id in listed else ()
+        if any(
+            p in listed and (p in base.shards or p in available) and not base.ended(p)
             for p in parents
-            if p in listed
         ):
             continue
         if start is None or precedes(start, reached) or seen_later(start, reached):
             shards[shard_id] = reached
     return base.with_shards(shards)
+
+
+def without_forgotten(shards: Mapping[str, Position], listed: ShardMap) -> dict[str, Position]:
+    """Return the positions without the ended shards that are neither listed nor a listed parent."""
+    known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
+    return {s: p for s, p in shards.items() if not isinstance(p, ShardEnd) or s in known}
 
 
 def has_news(base: StreamOffset, following: StreamOffset, hold: Hold) -> bool:
@@ -99,10 +101,15 @@ def any_records(wanted: Sequence[ShardRange], hold: Hold) -> bool:
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[ShardRange]:
     """Return the ranges of a batch, ordered by shard id, without shards that did not move."""
-    found = []
-    for shard_id in sorted(end.shards):
-        low = start.shards.get(shard_id, TRIM_HORIZON)
-        high = end.shards[shard_id]
-        if may_hold_records(low, high):
-            found.append(ShardRange(shard_id, low, high))
-    return found
+    return forward_ranges(start.shards, end.shards)
+
+
+def forward_ranges(
+    starts: Mapping[str, Position], ends: Mapping[str, Position]
+) -> list[ShardRange]:
+    """Return the ranges that go forward, by shard id. Without a start, it is the oldest record."""
+    return [
+        ShardRange(shard_id, low, high)
+        for shard_id, high in sorted(ends.items())
+        if may_hold_records(low := starts.get(shard_id, TRIM_HORIZON), high)
+    ]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kinesis_ds.limits import (
-    RECORD_MAX_BYTES_DEFAULT,
-    RETENTION_HOURS_DEFAULT,
-)
+from kinesis_ds.limits import RECORD_MAX_BYTES_DEFAULT, RETENTION_HOURS_DEFAULT
 
 
 @dataclass(frozen=True)

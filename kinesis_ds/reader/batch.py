@@ -15,15 +15,14 @@ from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import OptionError
 from kinesis_ds.options.parse import log_without_effect
 from kinesis_ds.plan.batch import batch_ranges
-from kinesis_ds.plan.decoding import decoding_of
 from kinesis_ds.plan.lineage import lineage_groups
-from kinesis_ds.plan.planned_range import PlannedRange
 from kinesis_ds.plan.position import After, AtTimestamp
 from kinesis_ds.plan.start import Latest, ShardPositions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
 from kinesis_ds.plan.tasks import pack
 from kinesis_ds.reader.expiry import lost_before_start
 from kinesis_ds.reader.partition import RangePartition
+from kinesis_ds.reader.planning import planned_range
 from kinesis_ds.reader.task import read_all
 from kinesis_ds.reader.without_traceback import without_traceback
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.options.aws import AwsOptions
     from kinesis_ds.options.read import ReadOptions
+    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import EndingPosition, InitialPosition
 
@@ -168,17 +168,8 @@ def _ranges(
     )
     ranges = {one.shard_id: one for one in found}
     return [
-        PlannedRange(
-            stream=info.name,
-            stream_arn=info.arn,
-            shard_id=shard_id,
-            start=ranges[shard_id].start,
-            end=ranges[shard_id].end,
-            records=None,
-            agent=None,
-            fail_on_data_loss=options.fail_on_data_loss,
-            lineage=group if options.parents_first else "",
-            decoding=decoding_of(listed[shard_id], options),
+        planned_range(
+            ranges[shard_id], info, listed, options, group if options.parents_first else ""
         )
         for shard_id, group in lineage_groups(listed, ranges).items()
     ]

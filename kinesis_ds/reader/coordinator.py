@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote.processes import AgentProcesses
@@ -86,9 +87,9 @@ class Coordinator:
         Raises:
             KinesisConnectorError: A stream, its consumer or a shard cannot be read.
         """
-        base = start if isinstance(start, SourceOffset) else None
-        if start is None:
-            base = self._base
+        base = self._base if start is None else start
+        if isinstance(base, InitialOffset):
+            base = None
         if everything:
             return self._everything(base)
         if base is None:
@@ -113,19 +114,14 @@ class Coordinator:
             return []
         self._base = end
         origins = {arn: _origin(start, to) for arn, to in end.streams.items()}
-        if all(
-            origin is None or not ranges(origin, end.streams[arn])
-            for arn, origin in origins.items()
-        ):
+        if not any(origin and ranges(origin, end.streams[arn]) for arn, origin in origins.items()):
             return []  # for example the batch that fixes the start
-        streams = self._source.streams_of(end)
+        streams, being_read = self._source.streams_of(end), self._source.open
         return [
             planned
             for arn, origin in origins.items()
             if origin is not None
-            for planned in (self._source.open.get(arn) or streams[arn]).plan(
-                origin, end.streams[arn]
-            )
+            for planned in (being_read.get(arn) or streams[arn]).plan(origin, end.streams[arn])
         ]
 
     def commit(self, end: Offset) -> None:
@@ -217,14 +213,8 @@ class Coordinator:
             logged = base is not None and arn in base.streams
             if logged:
                 start = stream.without_lost(start)
-            ends[arn] = StreamOffset(
-                start.name,
-                start.arn,
-                start.created_ms,
-                start.consumer,
-                everything_until(start.shards, stream.listed, stream.now().service_ms),
-                start=None if logged else start.shards,
-            )
+            end = everything_until(start.shards, stream.listed, stream.now().service_ms)
+            ends[arn] = replace(start, shards=end, start=None if logged else start.shards)
         return SourceOffset(ends)
 
     def _free(self, done: SourceOffset) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kinesis_ds.aws.consumers import serving_consumer
 from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.clock import Clock, SystemClock
 from kinesis_ds.errors import (
     ConsumerError,
-    InternalError,
     KinesisConnectorError,
     ProtocolError,
     StreamNotFoundError,
+    unexpected,
 )
 from kinesis_ds.plan.loss import Loss, age_unknown, may_have_expired, shard_gone, stream_recreated
 from kinesis_ds.plan.position import TRIM_HORIZON, Position, ShardEnd
@@ -25,9 +25,11 @@ from kinesis_ds.reader.diagnosis import SharedDiagnosis
 from kinesis_ds.reader.expiry import lost_before_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
+    from kinesis_ds.agent.interface import Agent
     from kinesis_ds.aws.connection import Connection
+    from kinesis_ds.options.read import ReadOptions
 
 logger = logging.getLogger(__name__)
 
@@ -42,19 +44,6 @@ _CHEAP_LISTING = 100
 _GIVE_UP_PROTOCOL_AFTER = 5
 # Shards whose oldest record is looked at, at the same time.
 _CHECKS_AT_ONCE = 50
-
-
-class ReadsShards(Protocol):
-    """The part of an agent that discovery needs; called on the network loop."""
-
-    def assign(self, shard: Shard, position: Position) -> None:
-        """Start reading a shard behind ``position``."""
-
-    def mark_closed(self, shard_id: str) -> None:
-        """Take note that ListShards shows the shard closed."""
-
-    def available(self) -> Mapping[str, Position]:
-        """Return up to where each assigned shard was read."""
 
 
 class Discovery:
@@ -74,16 +63,14 @@ class Discovery:
         listed: All shards of the stream.
         positions: Where each shard of the checkpoint stands. Shards found later start at the oldest
             record, after all their parents.
-        interval_s: Seconds between two looks.
-        fail_on_data_loss: False: log a warning and go on when a shard or its records are gone.
-        parents_first: False: start children beside their parents.
-        consumer_refresh_s: Seconds between two looks at the consumer. While every subscription is
-            open and quiet, nothing else would show that it is gone.
+        options: What the user asked for. The consumer is looked at every ``consumer_refresh_s``:
+            while every subscription is open and quiet, nothing else would show that it is gone.
         own_consumer: True if the query registers the consumer itself.
         resumed: True if ``positions`` come from a checkpoint: records may have expired since.
         clock: For the age of positions.
 
     Attributes:
+        listed: The shards of the stream, as far as they are known.
         failure: Why the stream cannot be read any more, or None.
     """
 
@@ -94,36 +81,28 @@ class Discovery:
         consumer_arn: str,
         listed: ShardMap,
         positions: Mapping[str, Position],
-        interval_s: float,
+        options: ReadOptions,
         *,
-        fail_on_data_loss: bool,
-        parents_first: bool = True,
-        consumer_refresh_s: float = 300.0,
         own_consumer: bool = True,
         resumed: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        self.listed: ShardMap = {}
         self.failure: KinesisConnectorError | None = None
         self._info = info
         self._stream = StreamId(arn=info.arn)
         self._consumer = consumer
         self._consumer_arn = consumer_arn
         self._own_consumer = own_consumer
-        self._interval_s = interval_s
-        self._fail_on_data_loss = fail_on_data_loss
-        self._parents_first = parents_first
-        self._consumer_refresh_s = consumer_refresh_s
+        self._options = options
         self._resumed = resumed
         self._clock = clock or SystemClock()
         self._positions = dict(positions)
         self._drained = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
-        # Given to the agent, or about to be; and those of them that it knows to be closed.
-        self._begun: set[str] = set()
-        self._marked_closed: set[str] = set()
+        # Given to the agent, or about to be: True if it knows the shard to be closed.
+        self._begun: dict[str, bool] = {}
         # Not begun, each with the parents that hold it back.
         self._waiting: dict[str, set[str]] = {}
-        self._listed: ShardMap = {}
-        self._last_id: str | None = None
         self._news = True
         self.learn(listed, everything=True)
         self._checks: set[asyncio.Task[None]] = set()
@@ -131,16 +110,11 @@ class Discovery:
         self._look_wanted = asyncio.Event()
         self._diagnosis = SharedDiagnosis()
 
-    @property
-    def listed(self) -> ShardMap:
-        """The shards of the stream, as far as they are known."""
-        return self._listed
-
     def look_soon(self) -> None:
         """Have the shards listed within a second: one broke or ended. On the network loop."""
         self._look_wanted.set()
 
-    async def run(self, connection: Connection, agent: ReadsShards) -> None:
+    async def run(self, connection: Connection, agent: Agent) -> None:
         """Assign the shards that can be read, then keep looking until cancelled or failed."""
         try:
             await self._run(connection, agent)
@@ -148,28 +122,30 @@ class Discovery:
             for check in self._checks:
                 check.cancel()
 
-    async def _run(self, connection: Connection, agent: ReadsShards) -> None:
+    async def _run(self, connection: Connection, agent: Agent) -> None:
         now = asyncio.get_running_loop().time
-        look_due = now() + self._interval_s
-        everything_due = now() + self._interval_s * _EVERYTHING_AFTER
-        consumer_due = now() + self._consumer_refresh_s if self._consumer_arn else math.inf
+        interval_s = self._options.discovery_interval_s
+        consumer_refresh_s = self._options.consumer_refresh_s if self._consumer_arn else math.inf
+        look_due = now() + interval_s
+        everything_due = now() + interval_s * _EVERYTHING_AFTER
+        consumer_due = now() + consumer_refresh_s
         protocol_errors = 0
         while self.failure is None:
             try:
                 self.reconcile(connection, agent)
                 wanted = await self._pause(min(look_due, consumer_due) - now())
                 if wanted or now() >= look_due:
-                    look_due = now() + min(self._interval_s, _RETRY_S)
-                    few = len(self._listed) < _CHEAP_LISTING
+                    look_due = now() + min(interval_s, _RETRY_S)
+                    few = len(self.listed) < _CHEAP_LISTING
                     everything = now() >= everything_due or (wanted and few)
                     await self._look(connection, everything=everything)
-                    look_due = now() + self._interval_s
+                    look_due = now() + interval_s
                     if everything:
-                        everything_due = now() + self._interval_s * _EVERYTHING_AFTER
+                        everything_due = now() + interval_s * _EVERYTHING_AFTER
                 if now() >= consumer_due:
-                    consumer_due = now() + min(self._consumer_refresh_s, _RETRY_S)
+                    consumer_due = now() + min(consumer_refresh_s, _RETRY_S)
                     await self._check_consumer(connection)
-                    consumer_due = now() + self._consumer_refresh_s
+                    consumer_due = now() + consumer_refresh_s
                 protocol_errors = 0
             except KinesisConnectorError as exc:
                 protocol_errors += isinstance(exc, ProtocolError)
@@ -181,10 +157,7 @@ class Discovery:
                     return
                 logger.warning("discovery was held up stream=%s error=%s", self._info.name, exc)
             except Exception as exc:  # without discovery, children would wait for ever
-                self.failure = InternalError(
-                    f"Discovery of stream {self._info.name}: {type(exc).__name__}: {exc}.",
-                    "Please report this.",
-                )
+                self.failure = unexpected(exc, f"Discovery of stream {self._info.name}")
                 raise
 
     async def explain(self, connection: Connection, shard_id: str) -> KinesisConnectorError | None:
@@ -194,7 +167,7 @@ class Discovery:
             KinesisConnectorError: It cannot be found out.
         """
         error = await self._diagnosis.ask(lambda: self._diagnose(connection))
-        if error is not None or shard_id in self._listed:
+        if error is not None or shard_id in self.listed:
             return error
         return self._gone(shard_id).error
 
@@ -223,7 +196,7 @@ class Discovery:
         return True
 
     async def _look(self, connection: Connection, *, everything: bool) -> None:
-        after = None if everything else self._last_id
+        after = None if everything else max(self.listed, default=None)
         found = await list_shards(connection, self._stream, after)
         self.learn(found, everything=after is None)
 
@@ -247,14 +220,12 @@ class Discovery:
 
     def learn(self, found: ShardMap, *, everything: bool) -> None:
         """Take in a listing of all shards, or of the last ones."""
-        listed = closing_parents(found) if everything else with_news(self._listed, found)
-        if listed is self._listed or listed == self._listed:
-            return
-        self._listed = listed
-        self._last_id = max(listed, default=None)
-        self._news = True
+        listed = closing_parents(found) if everything else with_news(self.listed, found)
+        if listed is not self.listed and listed != self.listed:
+            self.listed = listed
+            self._news = True
 
-    def reconcile(self, connection: Connection, agent: ReadsShards) -> None:
+    def reconcile(self, connection: Connection, agent: Agent) -> None:
         """Begin the shards whose turn has come. Costs next to nothing if there are none."""
         if self._news:
             self._news = False
@@ -262,37 +233,30 @@ class Discovery:
         awaited: set[str] = set().union(*self._waiting.values())
         if awaited:
             available = agent.available()
-            self._drain(s for s in awaited if isinstance(available.get(s), ShardEnd))
-        for shard_id in sorted(s for s, held in self._waiting.items() if not held):
-            del self._waiting[shard_id]
-            self._begin(connection, agent, self._listed[shard_id])
-
-    def _take_in_listing(self, agent: ReadsShards) -> None:
-        # For a shard that is being read, its reader finds out.
-        unread = self._positions.keys() - self._begun
-        for shard_id in vanished(self._listed, unread, self._drained):
-            self._accept(self._gone(shard_id))
-            self._drained.add(shard_id)
-        for shard_id in self._begun - self._marked_closed:
-            if shard_id in self._listed and self._listed[shard_id].closed:
-                self._marked_closed.add(shard_id)
-                agent.mark_closed(shard_id)
-        tracked = self._begun | self._drained
-        self._waiting = held_back(
-            self._listed, tracked, self._drained, parents_first=self._parents_first
-        )
-
-    def _drain(self, shard_ids: Iterable[str]) -> None:
-        ended = set(shard_ids) - self._drained
-        self._drained |= ended
-        if ended:
+            ended = {s for s in awaited if isinstance(available.get(s), ShardEnd)}
+            self._drained |= ended
             for held_by in self._waiting.values():
                 held_by.difference_update(ended)
+        for shard_id in sorted(s for s, held in self._waiting.items() if not held):
+            del self._waiting[shard_id]
+            self._begin(connection, agent, self.listed[shard_id])
 
-    def _begin(self, connection: Connection, agent: ReadsShards, shard: Shard) -> None:
-        self._begun.add(shard.shard_id)
-        if shard.closed:
-            self._marked_closed.add(shard.shard_id)
+    def _take_in_listing(self, agent: Agent) -> None:
+        # For a shard that is being read, its reader finds out.
+        unread = self._positions.keys() - self._begun.keys()
+        for shard_id in vanished(self.listed, unread, self._drained):
+            self._accept(self._gone(shard_id))
+            self._drained.add(shard_id)
+        for shard_id, known_closed in self._begun.items():
+            if not known_closed and shard_id in self.listed and self.listed[shard_id].closed:
+                self._begun[shard_id] = True
+                agent.mark_closed(shard_id)
+        tracked = self._begun.keys() | self._drained
+        parents_first = self._options.parents_first
+        self._waiting = held_back(self.listed, tracked, self._drained, parents_first=parents_first)
+
+    def _begin(self, connection: Connection, agent: Agent, shard: Shard) -> None:
+        self._begun[shard.shard_id] = shard.closed
         position = self._positions.get(shard.shard_id, TRIM_HORIZON)
         now_ms = int(self._clock.wall() * 1000)
         if self._resumed and may_have_expired(position, now_ms, self._info.retention_hours):
@@ -303,7 +267,7 @@ class Discovery:
             agent.assign(shard, position)
 
     async def _begin_checked(
-        self, connection: Connection, agent: ReadsShards, shard: Shard, position: Position
+        self, connection: Connection, agent: Agent, shard: Shard, position: Position
     ) -> None:
         """Begin a shard once it is known whether records expired unread. Others do not wait."""
         try:
@@ -311,14 +275,11 @@ class Discovery:
             if loss is not None:
                 self._accept(loss)
             # As it is listed now: it may have been closed meanwhile.
-            agent.assign(self._listed.get(shard.shard_id, shard), position)
+            agent.assign(self.listed.get(shard.shard_id, shard), position)
         except KinesisConnectorError as exc:
             self.failure = exc
         except Exception as exc:
-            self.failure = InternalError(
-                f"Shard {shard.shard_id} of stream {self._info.name}: {type(exc).__name__}: {exc}.",
-                "Please report this.",
-            )
+            self.failure = unexpected(exc, f"Shard {shard.shard_id} of stream {self._info.name}")
             raise
         finally:
             self._look_wanted.set()
@@ -341,7 +302,7 @@ class Discovery:
                 logger.warning("%s", unknown.warning)
 
     def _accept(self, loss: Loss) -> None:
-        logger.warning("%s", loss.accept(fail_on_data_loss=self._fail_on_data_loss))
+        logger.warning("%s", loss.accept(fail_on_data_loss=self._options.fail_on_data_loss))
 
     def _gone(self, shard_id: str) -> Loss:
         known = self._positions.get(shard_id, TRIM_HORIZON)

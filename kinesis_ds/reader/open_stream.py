@@ -16,91 +16,78 @@ from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S
 if TYPE_CHECKING:
     import asyncio
 
-    from kinesis_ds.agent.interface import Agent, Agents
+    from kinesis_ds.agent.interface import Agents
     from kinesis_ds.plan.offsets import StreamOffset
     from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.reader.source_stream import SourceStream, Until
 
 
-def open_stream(
-    source: SourceStream, base: StreamOffset, agents: Agents, *, resumed: bool
-) -> OpenStream:
-    """Start reading a stream behind ``base``. Blocks until its consumer is there.
+class OpenStream:
+    """A stream that is being read. Close it when done.
+
+    Making one starts reading behind ``base``, and blocks until the stream's consumer is there.
 
     Args:
-        source: The stream.
+        source: The stream as it was looked up.
         base: Where it starts.
         agents: Gives the agent that reads it.
         resumed: True if ``base`` comes from a checkpoint: records may have expired since.
 
-    Raises:
-        KinesisConnectorError: The consumer cannot be had.
-    """
-    options, network, info = source.options, source.network, source.info
-    consumer_arn = source.consumer_arn(base.consumer)
-    discovery = Discovery(
-        info,
-        source.consumer,
-        consumer_arn,
-        source.listed,
-        base.shards,
-        options.discovery_interval_s,
-        fail_on_data_loss=options.fail_on_data_loss,
-        parents_first=options.parents_first,
-        consumer_refresh_s=options.consumer_refresh_s,
-        own_consumer=source.choice.registered is None,
-        resumed=resumed,
-        clock=source.clock,
-    )
-    agent = agents.agent(
-        AgentOptions(
-            stream=info.name,
-            stream_arn=info.arn,
-            consumer_arn=consumer_arn,
-            idle_timeout_s=options.idle_timeout_s,
-            fail_on_data_loss=options.fail_on_data_loss,
-            host=options.agent_host,
-            polling=options.polling if options.mode == "polling" else None,
-            retention_s=info.retention_hours * 3600.0,
-            deaggregate=options.deaggregate,
-            metadata=options.metadata,
-        ),
-        diagnose=lambda shard: discovery.explain(network.connection, shard),
-        changed=discovery.look_soon,
-    )
-
-    async def begin() -> asyncio.Task[None]:
-        return network.spawn(discovery.run(network.connection, agent), f"discovery {info.name}")
-
-    try:
-        looking = network.run(begin(), CONTROL_TIMEOUT_S, f"Starting discovery of {source.label}")
-    except BaseException:
-        agent.close()
-        raise
-    return OpenStream(source, agent, discovery, looking)
-
-
-class OpenStream:
-    """A stream that is being read since :func:`open_stream`. Close it when done.
-
     Attributes:
         source: The stream as it was looked up.
         agent: Reads its shards.
+
+    Raises:
+        KinesisConnectorError: The consumer cannot be had.
     """
 
     def __init__(
-        self,
-        source: SourceStream,
-        agent: Agent,
-        discovery: Discovery,
-        looking: asyncio.Task[None],
+        self, source: SourceStream, base: StreamOffset, agents: Agents, *, resumed: bool
     ) -> None:
+        options, network, info = source.options, source.network, source.info
+        consumer_arn = source.consumer_arn(base.consumer)
         self.source = source
-        self.agent = agent
-        self._discovery = discovery
-        self._looking = looking
         self._freed: StreamOffset | None = None
+        self._discovery = Discovery(
+            info,
+            source.consumer,
+            consumer_arn,
+            source.listed,
+            base.shards,
+            options,
+            own_consumer=source.choice.registered is None,
+            resumed=resumed,
+            clock=source.clock,
+        )
+        self.agent = agents.agent(
+            AgentOptions(
+                stream=info.name,
+                stream_arn=info.arn,
+                consumer_arn=consumer_arn,
+                idle_timeout_s=options.idle_timeout_s,
+                fail_on_data_loss=options.fail_on_data_loss,
+                host=options.agent_host,
+                polling=options.polling if options.mode == "polling" else None,
+                retention_s=info.retention_hours * 3600.0,
+                deaggregate=options.deaggregate,
+                metadata=options.metadata,
+            ),
+            diagnose=lambda shard: self._discovery.explain(network.connection, shard),
+            changed=self._discovery.look_soon,
+        )
+        try:
+            self._looking = network.run(
+                self._begin(), CONTROL_TIMEOUT_S, f"Starting discovery of {source.label}"
+            )
+        except BaseException:
+            self.agent.close()
+            raise
+
+    async def _begin(self) -> asyncio.Task[None]:
+        network = self.source.network
+        discovering = self._discovery.run(network.connection, self.agent)
+        return network.spawn(discovering, f"discovery {self.source.info.name}")
 
     @property
     def listed(self) -> ShardMap:

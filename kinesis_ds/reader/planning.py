@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kinesis_ds.plan.decoding import decoding_of
+from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.plan.lineage import lineage_groups
 from kinesis_ds.plan.loss import shard_gone
 from kinesis_ds.plan.planned_range import PlannedRange
@@ -14,9 +14,13 @@ from kinesis_ds.plan.ranges import ranges
 if TYPE_CHECKING:
     from kinesis_ds.agent.interface import Agent
     from kinesis_ds.options.read import ReadOptions
+    from kinesis_ds.plan.held import Held
     from kinesis_ds.plan.offsets import StreamOffset
     from kinesis_ds.plan.position import Position
+    from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import ShardMap
+    from kinesis_ds.plan.stream import StreamInfo
+    from kinesis_ds.plan.ticket import AgentAddress
 
 logger = logging.getLogger(__name__)
 
@@ -45,30 +49,43 @@ def plan_stream(
     holds = agent.hold(found) if agent is not None and found else [None] * len(found)
     planned = []
     for one, held in zip(found, holds, strict=True):
-        address = None
-        if agent is not None and held is not None:
-            address = agent.address_of(one.shard_id)
         if held is not None and not held.records:
             continue
         if held is None and is_lost(one.shard_id, one.start, listed, end.name, options):
             continue
-        planned.append(
-            PlannedRange(
-                stream=end.name,
-                stream_arn=end.arn,
-                shard_id=one.shard_id,
-                start=one.start,
-                end=one.end,
-                records=held.records if held is not None else None,
-                agent=address,
-                fail_on_data_loss=options.fail_on_data_loss,
-                nbytes=held.nbytes if held is not None else None,
-                lineage=tied.get(one.shard_id, ""),
-                decoding=decoding_of(listed.get(one.shard_id), options),
-            )
-        )
+        address = agent.address_of(one.shard_id) if agent is not None and held is not None else None
+        group = tied.get(one.shard_id, "")
+        planned.append(planned_range(one, end, listed, options, group, held, address))
     order = {shard_id: i for i, shard_id in enumerate(tied)}
     return sorted(planned, key=lambda p: order.get(p.shard_id, -1)) if order else planned
+
+
+def planned_range(
+    one: ShardRange,
+    stream: StreamInfo | StreamOffset,
+    listed: ShardMap,
+    options: ReadOptions,
+    lineage: str,
+    held: Held | None = None,
+    agent: AgentAddress | None = None,
+) -> PlannedRange:
+    """Return a range as a task reads it; :class:`PlannedRange` explains the arguments."""
+    shard = listed.get(one.shard_id)
+    return PlannedRange(
+        stream=stream.name,
+        stream_arn=stream.arn,
+        shard_id=one.shard_id,
+        start=one.start,
+        end=one.end,
+        records=held.records if held is not None else None,
+        agent=agent,
+        fail_on_data_loss=options.fail_on_data_loss,
+        nbytes=held.nbytes if held is not None else None,
+        lineage=lineage,
+        decoding=Decoding(
+            shard.hash_range if shard is not None else None, options.deaggregate, options.metadata
+        ),
+    )
 
 
 def is_lost(

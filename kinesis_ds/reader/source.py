@@ -13,7 +13,7 @@ from kinesis_ds.observe.counters_file import StatisticsFile
 from kinesis_ds.plan.loss import stream_recreated
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset
 from kinesis_ds.plan.start import ShardPositions, pin_now_ms
-from kinesis_ds.reader.open_stream import OpenStream, open_stream
+from kinesis_ds.reader.open_stream import OpenStream
 from kinesis_ds.reader.progress import shard_counters
 from kinesis_ds.reader.source_stream import SourceStream, look_up
 
@@ -202,7 +202,7 @@ class Source:
         return self.open
 
     def _open(self, stream: SourceStream, base: SourceOffset) -> None:
-        self.open[stream.info.arn] = open_stream(
+        self.open[stream.info.arn] = OpenStream(
             stream, self.known(stream, base), self.agents, resumed=base != self._start
         )
 

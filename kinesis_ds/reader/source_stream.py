@@ -11,7 +11,7 @@ from kinesis_ds.aws.consumers import deregister_consumer, ensure_consumer, regis
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.errors import KinesisConnectorError
-from kinesis_ds.plan.loss import Loss, may_have_expired, stream_recreated
+from kinesis_ds.plan.loss import Loss, stream_recreated
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, ShardEnd
 from kinesis_ds.plan.start import first_positions
@@ -51,7 +51,7 @@ class Until:
 
 
 class SourceStream:
-    """A stream that was looked up. Nothing of it is read; see :func:`open_stream.open_stream`.
+    """A stream that was looked up. Nothing of it is read; see :class:`open_stream.OpenStream`.
 
     Attributes:
         options: What the user asked for.
@@ -131,13 +131,12 @@ class SourceStream:
         network, info, options = self.network, self.info, self.options
         open_shards = {s: p for s, p in base.shards.items() if not isinstance(p, ShardEnd)}
         gone = {s for s, p in open_shards.items() if is_lost(s, p, self.listed, info.name, options)}
-        now_ms = int(self.clock.wall() * 1000)
 
         async def look() -> list[Loss | None]:
             return [
                 await lost_before_start(network.connection, info, s, p, self.clock)
                 for s, p in open_shards.items()
-                if s not in gone and may_have_expired(p, now_ms, info.retention_hours)
+                if s not in gone
             ]
 
         for loss in network.run(look(), _LOOK_TIMEOUT_S, f"Looking at the age of {self.label}"):

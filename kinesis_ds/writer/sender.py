@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import (
     AccessError,
-    InternalError,
     KinesisConnectorError,
     ThrottledError,
     WriteError,
+    unexpected,
 )
 from kinesis_ds.writer.aggregating import Aggregator
 from kinesis_ds.writer.records import PackingLimits
@@ -301,11 +301,7 @@ class Sender:
         except Exception as exc:
             label = self._options.label
             logger.debug("sender failed target=%s", label, exc_info=True)
-            self._fail(
-                InternalError(
-                    f"Writing to {label}: {type(exc).__name__}: {exc}.", "Please report this."
-                )
-            )
+            self._fail(unexpected(exc, f"Writing to {label}"))
 
     def _fail(self, error: Exception) -> None:
         # The task meets the error later, and hands rows over until then.

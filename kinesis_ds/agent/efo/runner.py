@@ -33,12 +33,12 @@ from kinesis_ds.aws.read_range import shard_is_drained
 from kinesis_ds.codecs import JSONDecodeError, loads
 from kinesis_ds.errors import (
     AccessError,
-    InternalError,
     KinesisConnectorError,
     ProtocolError,
     ResourceInUseError,
     StreamNotFoundError,
     TransientError,
+    unexpected,
 )
 from kinesis_ds.plan.position import After, At, AtTimestamp, Position
 from kinesis_ds.wire.decode import Event, decode_event, label_protocol_errors
@@ -294,9 +294,7 @@ class SubscriptionRunner(ShardRunner):
             self._spoilt = generation
             self._pool.change(self._pool_key, -size, 0)
             if not isinstance(exc, KinesisConnectorError):
-                exc = InternalError(
-                    f"{self.context.label}: {type(exc).__name__}: {exc}.", "Please report this."
-                )
+                exc = unexpected(exc, self.context.label)
             self._network.post(self._abandon, generation, exc)
             return
         self._received = position

@@ -22,7 +22,7 @@ from kinesis_ds.agent.polling.machine import (
 from kinesis_ds.agent.runner import ShardRunner
 from kinesis_ds.aws.answers import json_object
 from kinesis_ds.aws.get_records import Page, get_records_request, parse_page, shard_iterator
-from kinesis_ds.errors import InternalError, KinesisConnectorError
+from kinesis_ds.errors import KinesisConnectorError, unexpected
 from kinesis_ds.plan.position import After, AtTimestamp, Position
 from kinesis_ds.wire.decode import Records, decode_records, label_protocol_errors
 
@@ -214,7 +214,7 @@ class PollingRunner(ShardRunner):
             # Whatever it is, nothing behind this answer may be taken without it.
             room.give_back()
             if not isinstance(exc, KinesisConnectorError):
-                exc = InternalError(f"{label}: {type(exc).__name__}: {exc}.", "Please report this.")
+                exc = unexpected(exc, label)
             self._network.post(self._refused, generation, exc)
             return
         self._received = position

@@ -7,6 +7,7 @@ import dataclasses
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.plan.offsets import StreamOffset
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position, ShardEnd
 from kinesis_ds.plan.ranges import advance, ranges
@@ -17,6 +18,7 @@ from kinesis_ds.reader.discovery import Discovery
 from tests.support.examples import times
 
 INFO = StreamInfo("orders", "arn:orders", 1, "ACTIVE", None)
+OPTIONS = parse_read_options({"streamName": "orders"})
 PINNED_MS = 77
 
 
@@ -145,9 +147,7 @@ class World(RuleBasedStateMachine):
             "arn:c",
             self.listed(),
             self.base.shards,
-            10.0,
-            fail_on_data_loss=True,
-            parents_first=self.parents_first,
+            dataclasses.replace(OPTIONS, parents_first=self.parents_first),
         )
 
     def reconcile(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import itertools
 import logging
@@ -20,6 +21,7 @@ from kinesis_ds.errors import (
     StreamNotFoundError,
     ThrottledError,
 )
+from kinesis_ds.options.parse import parse_read_options
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp, Position
 from kinesis_ds.plan.shards import Shard
 from kinesis_ds.plan.stream import StreamInfo
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
 
 CREATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 INFO = StreamInfo("orders", "arn:orders", round(CREATED.timestamp() * 1000), "ACTIVE", None)
+
+OPTIONS = dataclasses.replace(
+    parse_read_options({"streamName": "orders"}),
+    discovery_interval_s=10.0,
+    fail_on_data_loss=True,
+    consumer_refresh_s=1e9,
+)
 
 
 class NotingAgent:
@@ -121,8 +130,8 @@ def discovery(
     listed: Mapping[str, Shard],
     positions: Mapping[str, Position],
     *,
-    fail_on_data_loss: bool = True,
-    consumer_refresh_s: float = 1e9,
+    own_consumer: bool = True,
+    resumed: bool = False,
     **options: Any,
 ) -> Discovery:
     return Discovery(
@@ -131,10 +140,9 @@ def discovery(
         "arn:c",
         listed,
         positions,
-        10.0,
-        fail_on_data_loss=fail_on_data_loss,
-        consumer_refresh_s=consumer_refresh_s,
-        **options,
+        dataclasses.replace(OPTIONS, **options),
+        own_consumer=own_consumer,
+        resumed=resumed,
     )
 
 
@@ -463,7 +471,7 @@ def test_without_a_consumer_none_is_looked_for() -> None:
     """Polling has none."""
     client = ScriptedClient([shard("a")])
     client.consumer = None
-    found = Discovery(INFO, "", "", {}, {}, 10.0, fail_on_data_loss=True, consumer_refresh_s=5.0)
+    found = Discovery(INFO, "", "", {}, {}, dataclasses.replace(OPTIONS, consumer_refresh_s=5.0))
     run(found, client, NotingAgent())
 
     assert found.failure is None
