@@ -77,7 +77,7 @@ class FastClock(ScaledClock):
         self._from = _TIME.now()
 
     def monotonic(self) -> float:
-        return _TIME.now() - self._from + self._jumped
+        return _TIME.now() - self._from + self._at
 
 
 class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]

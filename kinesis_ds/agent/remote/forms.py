@@ -51,36 +51,18 @@ def _optional(form: Form) -> Form:
     )
 
 
-def _shard_to_wire(shard: Shard) -> list[Any]:
-    low, high = shard.hash_range
-    # Hash keys as text: they have 128 bits, and orjson writes integers of at most 64.
-    return [
-        shard.shard_id,
-        shard.parents,
-        shard.first_sequence_number,
-        shard.closed,
-        str(low),
-        str(high),
-    ]
+def fields_of(kind: Any, *forms: Form) -> Form:
+    """Return the form of a dataclass or named tuple: a list of its fields, each in its form."""
+    names = kind.__match_args__
+    return Form(
+        lambda of: [f.to_wire(getattr(of, name)) for f, name in zip(forms, names, strict=True)],
+        lambda raw: kind(*[f.from_wire(value) for f, value in zip(forms, raw, strict=True)]),
+    )
 
 
-def _shard_from_wire(raw: list[Any]) -> Shard:
-    shard_id, parents, first, closed, low, high = raw
-    return Shard(shard_id, tuple(parents), first, closed, (int(low), int(high)))
-
-
-def _range_from_wire(raw: list[Any]) -> ShardRange:
-    shard_id, start, end = raw
-    return ShardRange(shard_id, parse_position(start), parse_position(end))
-
-
-def _held_to_wire(held: Held) -> list[Any]:
-    return [held.records, held.nbytes, str(held.end), held.oldest_ms]
-
-
-def _held_from_wire(raw: list[Any]) -> Held:
-    records, nbytes, end, oldest_ms = raw
-    return Held(records, nbytes, parse_position(end), oldest_ms)
+def _object_of(kind: Any) -> Form:
+    # ``dumps`` writes a dataclass as an object of its fields.
+    return Form(lambda value: value, lambda raw: kind(**raw))
 
 
 def _error_from_wire(raw: list[Any]) -> KinesisConnectorError:
@@ -94,23 +76,21 @@ def _error_from_wire(raw: list[Any]) -> KinesisConnectorError:
 
 
 def _agent_options(raw: Mapping[str, Any]) -> AgentOptions:
-    polling = raw["polling"]
-    return AgentOptions(
-        **{**raw, "polling": None if polling is None else PollingOptions(**polling)}
-    )
+    return AgentOptions(**{**raw, "polling": _POLLING.from_wire(raw["polling"])})
 
 
 PLAIN = Form(lambda value: value, lambda raw: raw)
 POSITION = Form(str, parse_position)
 POSITIONS = _values_of(POSITION)
-SHARD = Form(_shard_to_wire, _shard_from_wire)
-RANGE = Form(lambda r: [r.shard_id, str(r.start), str(r.end)], _range_from_wire)
-RANGES = _tuple_of(RANGE)
-LIMITS = _tuple_of(Form(list, lambda raw: Limits(*raw)))
-HELD = _tuple_of(_optional(Form(_held_to_wire, _held_from_wire)))
+# Hash keys as text: they have 128 bits, and orjson writes integers of at most 64.
+_HASH_RANGE = _tuple_of(Form(str, int))
+SHARD = fields_of(Shard, PLAIN, _tuple_of(PLAIN), PLAIN, PLAIN, _HASH_RANGE)
+RANGES = _tuple_of(fields_of(ShardRange, PLAIN, POSITION, POSITION))
+LIMITS = _tuple_of(fields_of(Limits, PLAIN, PLAIN, PLAIN))
+HELD = _tuple_of(_optional(fields_of(Held, PLAIN, PLAIN, POSITION, PLAIN)))
 ERROR = Form(lambda e: [type(e).__name__, e.message, e.remedy, e.code], _error_from_wire)
 OPTIONAL_ERROR = _optional(ERROR)
 ERRORS = _values_of(ERROR)
-# ``dumps`` writes a dataclass as an object of its fields.
-AWS = Form(lambda value: value, lambda raw: AwsOptions(**raw))
+AWS = _object_of(AwsOptions)
+_POLLING = _optional(_object_of(PollingOptions))
 AGENT_OPTIONS = Form(lambda value: value, _agent_options)

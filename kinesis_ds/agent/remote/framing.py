@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import fields
 
-from kinesis_ds.agent.remote.forms import PLAIN
+from kinesis_ds.agent.remote.forms import PLAIN, Form, fields_of
 from kinesis_ds.agent.remote.messages import Message
 from kinesis_ds.codecs import dumps, loads
 from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
@@ -28,18 +28,11 @@ def encode(message: Message) -> bytes:
     Raises:
         InternalError: The message is longer than a message may be.
     """
-    body = dumps(
-        [
-            type(message).__name__,
-            *(
-                f.metadata.get("form", PLAIN).to_wire(getattr(message, f.name))
-                for f in fields(message)
-            ),
-        ]
-    )
+    kind = type(message)
+    body = dumps([kind.__name__, *_form_of(kind).to_wire(message)])
     if len(body) > MAX_MESSAGE_BYTES:
         raise InternalError(
-            f"A control message {type(message).__name__} has {len(body)} bytes.",
+            f"A control message {kind.__name__} has {len(body)} bytes.",
             "Please report this.",
         )
     return LENGTH.pack(len(body)) + body
@@ -53,13 +46,15 @@ def decode(body: bytes | bytearray) -> Message:
     """
     try:
         name, *values = loads(body)
-        kind = Message.kinds[name]
-        forms = [f.metadata.get("form", PLAIN) for f in fields(kind)]
-        decoded = [form.from_wire(value) for form, value in zip(forms, values, strict=True)]
-        return kind(*decoded)
+        message: Message = _form_of(Message.kinds[name]).from_wire(values)
     except (ValueError, KeyError, TypeError, AttributeError, KinesisConnectorError) as exc:
         # Neither the message nor what is wrong with it: secrets may be in it.
         raise AgentError(f"A malformed control message: {type(exc).__name__}.") from None
+    return message
+
+
+def _form_of(kind: type[Message]) -> Form:
+    return fields_of(kind, *(f.metadata.get("form", PLAIN) for f in fields(kind)))
 
 
 class Deframer:

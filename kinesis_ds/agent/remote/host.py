@@ -21,13 +21,12 @@ from kinesis_ds.agent.remote.open_calls import OpenCalls
 from kinesis_ds.agent.remote.outbox import Outbox
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
+from kinesis_ds.errors import AgentError, KinesisConnectorError, unexpected
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from kinesis_ds.agent.buffer import OnMoved
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
 
@@ -128,7 +127,7 @@ class _AgentProcess:
                     self._clock,
                     functools.partial(self._diagnose, number),
                     functools.partial(self._outbox.put, messages.Changed(number)),
-                    functools.partial(self._on_move, number),
+                    lambda shard_id: functools.partial(self._outbox.moved, number, shard_id),
                 )
                 self._agents[number] = agent
                 self._outbox.put(messages.Opened(number, agent.address.uri, agent.address.token))
@@ -152,8 +151,7 @@ class _AgentProcess:
                     answer = messages.Answer(call, wire, None)
                 except Exception as exc:  # whoever asked must not wait in vain
                     logger.exception("a question was not answered; please report this")
-                    broken = InternalError(f"{type(exc).__name__}: {exc}.", "Please report this.")
-                    answer = messages.Answer(call, None, broken)
+                    answer = messages.Answer(call, None, unexpected(exc))
                 self._outbox.put(answer)
             case _:
                 raise AgentError(f"An agent process was told {type(message).__name__}.")
@@ -189,14 +187,9 @@ class _AgentProcess:
                 work(agent)
             except Exception as exc:
                 logger.exception("an agent broke; please report this")
-                self._broken[number] = InternalError(
-                    f"{type(exc).__name__}: {exc}.", "Please report this."
-                )
+                self._broken[number] = unexpected(exc)
 
         self._network.post(do)
-
-    def _on_move(self, number: int, shard_id: str) -> OnMoved:
-        return functools.partial(self._outbox.moved, number, shard_id)
 
     def _positions(self, number: int, shard_ids: list[str]) -> dict[str, Any]:
         agent = self._agents.get(number)

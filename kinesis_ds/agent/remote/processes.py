@@ -142,18 +142,26 @@ class AgentProcesses:
             for supervisor in self._supervisors:
                 supervisor.kill()
 
-    # --- for the agents: :class:`~kinesis_ds.agent.remote.proxy.Processes` --------------------
+    # --- for the agents -------------------------------------------------------------------------
 
     def least_loaded(self) -> int:
+        """Return the number of the process that gets one more shard. On the loop."""
         return least_loaded([self._load(supervisor.number) for supervisor in self._supervisors])
 
     def send(self, process: int, message: messages.Message) -> None:
+        """Send a message, without waiting. Dropped while no such process runs: the next one is
+        given all that it has to know when it starts. On the loop.
+        """
         self._supervisors[process].send(message)
 
     def post(self, process: int, message: messages.Message) -> None:
+        """Do the same as ``send``, from any thread."""
         self._network.post(self.send, process, message)
 
     def ask(self, questions: Mapping[int, messages.Question]) -> dict[int, Any]:
+        """Ask each process its question and wait for all answers. Return them by process; None for
+        one that is gone or does not answer in time. From any thread but the loop's.
+        """
         if not questions:
             return {}
 
@@ -164,6 +172,9 @@ class AgentProcesses:
         return self._network.run(ask(), _CONTROL_TIMEOUT_S, "Asking the agent processes")
 
     def counters(self) -> dict[int, dict[str, Any]]:
+        """Return, by process, its last answer to ``Statistics``, which is asked for again unless it
+        is fresh; empty before the first. From any thread but the loop's.
+        """
         with self._counting:
             if time.monotonic() - self._counted > _COUNTERS_FOR_S and not self._closing.is_set():
                 answers = self.ask({number: messages.Statistics(0) for number in self._counters})
@@ -172,11 +183,16 @@ class AgentProcesses:
             return dict(self._counters)
 
     def wake(self, *, news: bool) -> None:
+        """Wake whoever waits for a position to move; with ``news``, whoever waits for records, the
+        end of a shard or a failure too. From any thread.
+        """
         if news:
             self.news.set()
         self.moved.set()
 
     def forget(self, agent: int) -> None:
+        """Close an agent in all processes, without waiting. From any thread."""
+
         def forget() -> None:
             self._agents.pop(agent, None)
             for supervisor in self._supervisors:
@@ -184,13 +200,19 @@ class AgentProcesses:
 
         self._network.post(forget)
 
-    # --- for the supervisors: :class:`~kinesis_ds.agent.remote.supervisor.Listener` -----------
+    # --- for the supervisors, on the loop -------------------------------------------------------
 
     def started(self, process: int) -> None:
+        """Give a process that runs its work: it may be sent messages now."""
         for agent in self._agents.values():
             agent.begin(process)
 
     def heard(self, process: int, channel: Channel, message: messages.Message) -> None:
+        """Do what a message of a process calls for; answers go over ``channel``.
+
+        Raises:
+            AgentError: A process does not send such a message.
+        """
         if isinstance(message, messages.Beat):
             for name, failure in message.failures.items():
                 if (failed := self._agents.get(int(name))) is not None:
@@ -213,10 +235,12 @@ class AgentProcesses:
                 raise AgentError(f"An agent process said {type(message).__name__}.")
 
     def lost(self, process: int) -> None:
+        """Note that a process is dead, and what it held is gone with it."""
         for agent in self._agents.values():
             agent.lost(process)
 
     def give_up(self, error: KinesisConnectorError) -> None:
+        """Start no process any more, and fail the query with this error."""
         self.failure = self.failure or error
         self.wake(news=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.plan.position import Position, ShardEnd, precedes
@@ -19,50 +19,12 @@ if TYPE_CHECKING:
 
     from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.agent.interface import Diagnose
+    from kinesis_ds.agent.remote.processes import AgentProcesses
     from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.plan.held import Held, Limits
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
     from kinesis_ds.plan.ticket import AgentAddress
-
-
-class Processes(Protocol):
-    """The processes that an agent's shards are read by, numbered from 0.
-
-    Attributes:
-        failure: Why no process is started any more; None while they are.
-    """
-
-    failure: KinesisConnectorError | None
-
-    def least_loaded(self) -> int:
-        """Return the number of the process that gets one more shard. On the loop."""
-
-    def send(self, process: int, message: messages.Message) -> None:
-        """Send a message, without waiting. Dropped while no such process runs: the next one is
-        given all that it has to know when it starts. On the loop.
-        """
-
-    def post(self, process: int, message: messages.Message) -> None:
-        """Do the same as ``send``, from any thread."""
-
-    def ask(self, questions: Mapping[int, messages.Question]) -> dict[int, Any]:
-        """Ask each process its question and wait for all answers. Return them by process; None for
-        one that is gone or does not answer in time. From any thread but the loop's.
-        """
-
-    def counters(self) -> dict[int, dict[str, Any]]:
-        """Return, by process, its last answer to ``Statistics``; the answer is asked for again
-        unless it is fresh. From any thread but the loop's.
-        """
-
-    def wake(self, *, news: bool) -> None:
-        """Wake whoever waits for a position to move; with ``news``, whoever waits for records, the
-        end of a shard or a failure too. From any thread.
-        """
-
-    def forget(self, agent: int) -> None:
-        """Close an agent in all processes, without waiting. From any thread."""
 
 
 @dataclass
@@ -104,7 +66,7 @@ class RemoteAgent:
         self,
         number: int,
         options: AgentOptions,
-        processes: Processes,
+        processes: AgentProcesses,
         diagnose: Diagnose,
         changed: Callable[[], None],
     ) -> None:
@@ -146,12 +108,11 @@ class RemoteAgent:
         """Send a process that has been started its shards, each with where it is committed."""
         self._processes.send(process, messages.OpenAgent(self.number, self.options))
         with self._lock:
-            begun = [s for s in self._shards.values() if s.process == process]
-        for found in begun:
+            theirs = [s for s in self._shards.values() if s.process == process]
+        for found in theirs:
             if not isinstance(found.committed, ShardEnd):
-                self._processes.send(
-                    process, messages.Assign(self.number, found.shard, found.committed)
-                )
+                assign = messages.Assign(self.number, found.shard, found.committed)
+                self._processes.send(process, assign)
 
     def opened(self, process: int, address: AgentAddress) -> None:
         """Note where a process serves ranges."""
@@ -265,9 +226,9 @@ class RemoteAgent:
         for the shards where that is known.
         """
         with self._lock:
-            owners = {shard_id: found.process for shard_id, found in self._shards.items()}
+            processes = {found.process for found in self._shards.values()}
         question = messages.Targets(0, self.number, until_ms, host_ms)
-        answers = self._processes.ask(dict.fromkeys(set(owners.values()), question))
+        answers = self._processes.ask(dict.fromkeys(processes, question))
         return {
             shard_id: position
             for answer in answers.values()
@@ -276,14 +237,15 @@ class RemoteAgent:
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters of each shard since its process was started, as plain values."""
-        counters = self._processes.counters()
+        of_processes = self._processes.counters()
         with self._lock:
             owners = {shard_id: found.process for shard_id, found in self._shards.items()}
-        return {
-            shard_id: {**found, "process": process}
-            for shard_id, process in owners.items()
-            if (found := _counters_of(counters.get(process), self.number).get(shard_id)) is not None
-        }
+        found = {}
+        for shard_id, process in owners.items():
+            mine = of_processes[process].get("agents", {}).get(str(self.number), {})
+            if shard_id in mine:
+                found[shard_id] = {**mine[shard_id], "process": process}
+        return found
 
     def close(self) -> None:
         """Stop reading in all processes. Idempotent."""
@@ -291,8 +253,3 @@ class RemoteAgent:
             return
         self._closed = True
         self._processes.forget(self.number)
-
-
-def _counters_of(counters: Mapping[str, Any] | None, agent: int) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (counters or {}).get("agents", {}).get(str(agent), {})
-    return found

@@ -11,17 +11,17 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.child import Child, Patience
 from kinesis_ds.agent.remote.restarts import RestartPolicy
-from kinesis_ds.errors import AgentError, InternalError, KinesisConnectorError
+from kinesis_ds.errors import AgentError, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_ds.agent.remote.channel import Channel
+    from kinesis_ds.agent.remote.processes import AgentProcesses
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
@@ -48,37 +48,15 @@ class Launch:
     patience: Patience
 
 
-class Listener(Protocol):
-    """Is told what happens to the processes, by number. Called on the loop.
-
-    Attributes:
-        failure: Why no process is started any more; None while they are.
-    """
-
-    failure: KinesisConnectorError | None
-
-    def started(self, process: int) -> None:
-        """A process runs and may be sent messages: give it its work."""
-
-    def heard(self, process: int, channel: Channel, message: messages.Message) -> None:
-        """A process sent this; answer it over ``channel``.
-
-        Raises:
-            AgentError: A process does not send such a message.
-        """
-
-    def lost(self, process: int) -> None:
-        """A process is dead, and what it held is gone with it."""
-
-    def give_up(self, error: KinesisConnectorError) -> None:
-        """Start no process any more, and fail the query with this error."""
-
-
 class Supervisor:
     """Keeps an agent process running until :meth:`stop`. Use it on the loop, except ``kill``.
 
     Args:
         number: Its number among the source's processes, from 0.
+        launch: How the process is started.
+        processes: Is told on the loop what happens to the process.
+        network: The loop.
+        clock: Tells when a process died.
 
     Attributes:
         starts: How often a process was started.
@@ -86,13 +64,18 @@ class Supervisor:
     """
 
     def __init__(
-        self, number: int, launch: Launch, listener: Listener, network: NetworkLoop, clock: Clock
+        self,
+        number: int,
+        launch: Launch,
+        processes: AgentProcesses,
+        network: NetworkLoop,
+        clock: Clock,
     ) -> None:
         self.number = number
         self.launch = launch
         self.starts = 0
         self.child: Child | None = None
-        self._listener = listener
+        self._processes = processes
         self._network = network
         self._clock = clock
         self._restarts = RestartPolicy()
@@ -147,22 +130,17 @@ class Supervisor:
                 if not self._over():
                     await self._pause(how)
         except Exception as exc:  # without a process, its shards would stand still
-            self._listener.give_up(
-                InternalError(
-                    f"Agent process {self.number}: {type(exc).__name__}: {exc}.",
-                    "Please report this.",
-                )
-            )
+            self._processes.give_up(unexpected(exc, f"Agent process {self.number}"))
             raise
 
     def _over(self) -> bool:
-        return self._listener.failure is not None or self._stopping.is_set()
+        return self._processes.failure is not None or self._stopping.is_set()
 
     async def _pause(self, how: str) -> None:
         """Wait until the next process may be started, or give up."""
         delay_s = self._restarts.died(self._clock.monotonic())
         if delay_s is None:
-            self._listener.give_up(self._too_often(how))
+            self._processes.give_up(self._too_often(how))
             return
         logger.warning(
             "agent process %d ended (%s); its shards are begun again in a new one in %gs",
@@ -193,7 +171,7 @@ class Supervisor:
             self.child = child
             if self._stopping.is_set():
                 child.channel.finish()
-            self._listener.started(self.number)
+            self._processes.started(self.number)
             watching = self._network.spawn(self._watch(child), f"watch {child.pid}")
             try:
                 async with contextlib.aclosing(child.channel.received()) as received:
@@ -208,7 +186,7 @@ class Supervisor:
             self.child = None
             # Also when cancelled: nobody else would see it dead.
             how = await asyncio.shield(child.end())
-            self._listener.lost(self.number)
+            self._processes.lost(self.number)
         return how
 
     async def _watch(self, child: Child) -> None:
@@ -226,13 +204,13 @@ class Supervisor:
                 try:
                     messages.check_version(version)
                 except AgentError as exc:
-                    self._listener.give_up(exc)
+                    self._processes.give_up(exc)
                     child.kill()
                 logger.info("agent process is ready number=%d pid=%d", self.number, pid)
             case messages.Failed(error):
-                self._listener.give_up(error)
+                self._processes.give_up(error)
             case _:
-                self._listener.heard(self.number, child.channel, message)
+                self._processes.heard(self.number, child.channel, message)
 
     def _too_often(self, how: str) -> AgentError:
         return AgentError(
