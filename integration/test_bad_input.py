@@ -106,7 +106,7 @@ def test_writing_to_an_unknown_stream_is_named(
     ("option", "said"),
     [
         (
-            {"endpoint": "http://127.0.0.1:9"},
+            {"endpoint": "http://127.0.0.1:9", "retryTimeout": "1s"},
             ["KINESIS_TRANSIENT", "http://127.0.0.1:9", "Is the endpoint right"],
         ),
         ({"maxInFlightRecord": "5"}, ["KINESIS_OPTIONS", "did you mean maxInFlightRecords"]),
