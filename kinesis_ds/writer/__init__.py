@@ -8,11 +8,12 @@ The way of a row, file by file:
 3. :mod:`rows` checks a slice and cuts it into pieces, each a block of columns (:mod:`records`).
 4. :mod:`inflight` is the window. The task's thread waits there until there is room for a piece, and
    then hands it to the network loop.
-5. :mod:`sender` takes the piece on the network loop and gives it to the scheduler of its stream.
-6. :mod:`scheduler` chooses what is sent next. Until then rows are in :mod:`waiting`: each in the
-   queue (:mod:`shard_queue`) of the shard that :mod:`prediction` expects it to land on, perhaps
-   after a stay in an aggregate (:mod:`aggregating`) or behind another row of its partition key
-   (:mod:`key_order`). :mod:`readiness` and :mod:`pacing` say when a queue may send.
+5. :mod:`sender` takes the piece on the network loop and adds it to the rows that wait for its
+   stream (:mod:`waiting`): each in the queue (:mod:`shard_queue`) of the shard that
+   :mod:`prediction` expects it to land on, perhaps after a stay in an aggregate
+   (:mod:`aggregating`) or behind another row of its partition key (:mod:`key_order`).
+6. :mod:`scheduler` chooses what is sent next. :mod:`readiness` and :mod:`pacing` say when a queue
+   may send.
 7. :mod:`target_streams` makes the PutRecords call, with a body from :mod:`request_body`.
 8. :mod:`results` says what the answer means for each record. The scheduler settles it: rows that
    are stored leave the window, the others wait again.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.errors import ProtocolError, shown
 from kinesis_ds.plan.position import MAX_DIGITS, is_number
@@ -32,14 +32,6 @@ _RETRY_CODES = THROTTLED_CODES | {
 
 
 @dataclass(slots=True)
-class Delivered:
-    """The record is stored, in this shard and under this sequence number."""
-
-    shard_id: str
-    sequence_number: str
-
-
-@dataclass(slots=True)
 class Retry:
     """The record is not stored; Kinesis may take it later. Code and message as answered."""
 
@@ -55,46 +47,24 @@ class Rejected:
     message: str
 
 
-Verdict = Delivered | Retry | Rejected
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The answers for the records of a request, in their order, by column.
 
     Attributes:
         shards: The id of the shard in which each is stored; None where it is not stored.
-        numbers: The sequence number of each; None where it is not stored.
+        numbers: The sequence number of each; empty where it is not stored.
         failures: The answers for those that are not stored, by their place in the request.
     """
 
     shards: list[str | None]
-    numbers: list[str | None]
+    numbers: list[str]
     failures: dict[int, Retry | Rejected]
-
-    @classmethod
-    def of(cls, verdicts: Iterable[Verdict]) -> Answers:
-        answers = cls([], [], {})
-        for at, verdict in enumerate(verdicts):
-            if isinstance(verdict, Delivered):
-                answers.shards.append(verdict.shard_id)
-                answers.numbers.append(verdict.sequence_number)
-            else:
-                answers.shards.append(None)
-                answers.numbers.append(None)
-                answers.failures[at] = verdict
-        return answers
 
     @property
     def stored(self) -> int:
         """How many records are stored."""
         return len(self.shards) - len(self.failures)
-
-    def verdict(self, at: int) -> Verdict:
-        shard, number = self.shards[at], self.numbers[at]
-        if shard is None or number is None:
-            return self.failures[at]
-        return Delivered(shard, number)
 
     def all_stored(self, first: int, end: int, shard: str | None) -> bool:
         """Say whether all records from ``first`` up to ``end`` are stored.
@@ -151,7 +121,7 @@ def classify(answer: Any, sent: int) -> Answers:
             "known which records were stored.",
             "Is the endpoint a Kinesis endpoint?",
         )
-    return _all_stored(entries) or Answers.of(map(_verdict, entries))
+    return _all_stored(entries) or _one_by_one(entries)
 
 
 def _all_stored(entries: list[Any]) -> Answers | None:
@@ -172,11 +142,26 @@ def _all_stored(entries: list[Any]) -> Answers | None:
     return Answers(shards, numbers, {}) if good else None
 
 
-def _verdict(entry: Any) -> Verdict:
-    if type(entry) is dict and entry.get("ErrorCode", "") in ("", None):
-        shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-        if type(shard_id) is str and shard_id and is_number(number):
-            return Delivered(shard_id, number)
+def _one_by_one(entries: list[Any]) -> Answers:
+    """Read an answer entry by entry, because not all is stored or something makes no sense."""
+    answers = Answers([], [], {})
+    for at, entry in enumerate(entries):
+        stored = _is_stored(entry)
+        answers.shards.append(entry["ShardId"] if stored else None)
+        answers.numbers.append(entry["SequenceNumber"] if stored else "")
+        if not stored:
+            answers.failures[at] = _failure(entry)
+    return answers
+
+
+def _is_stored(entry: Any) -> bool:
+    if type(entry) is not dict or entry.get("ErrorCode", "") not in ("", None):
+        return False
+    shard_id = entry.get("ShardId")
+    return type(shard_id) is str and shard_id != "" and is_number(entry.get("SequenceNumber"))
+
+
+def _failure(entry: Any) -> Retry | Rejected:
     if not isinstance(entry, dict):
         return Rejected("no result", f"{shown(entry)} was answered")
     code = entry.get("ErrorCode")
@@ -191,34 +176,24 @@ def _verdict(entry: Any) -> Verdict:
 
 def tally(stream: str, request: Request, answers: Answers) -> list[ShardWrites]:
     """Sum up what is stored of a request, for each shard."""
-    found: dict[str, _Tally] = {}
+    numbers = answers.numbers
     first = next(iter(answers.shards), None)
     if first is not None and answers.all_stored(0, len(answers.shards), first):
-        numbers = cast("list[str]", answers.numbers)
-        found[first] = _Tally(numbers, request.rows, request.window_bytes)
-        return _writes(stream, found)
-    for shard_id, number, (rows, window_bytes) in zip(
-        answers.shards, answers.numbers, request.weights(), strict=True
-    ):
-        if shard_id is not None and number is not None:
-            shard = found.get(shard_id) or found.setdefault(shard_id, _Tally([]))
-            shard.numbers.append(number)
-            shard.rows += rows
-            shard.window_bytes += window_bytes
-    return _writes(stream, found)
-
-
-@dataclass(slots=True)
-class _Tally:
-    numbers: list[str]
-    rows: int = 0
-    window_bytes: int = 0
-
-
-def _writes(stream: str, found: dict[str, _Tally]) -> list[ShardWrites]:
+        return [ShardWrites(stream, first, *_ends(numbers), request.rows, request.window_bytes)]
+    places: dict[str, list[int]] = {}
+    for at, shard_id in enumerate(answers.shards):
+        if shard_id is not None:
+            places.setdefault(shard_id, []).append(at)
+    weights = request.weights()
     return [
-        ShardWrites(stream, shard_id, *_ends(shard.numbers), shard.rows, shard.window_bytes)
-        for shard_id, shard in found.items()
+        ShardWrites(
+            stream,
+            shard_id,
+            *_ends([numbers[at] for at in stored]),
+            sum(weights[at][0] for at in stored),
+            sum(weights[at][1] for at in stored),
+        )
+        for shard_id, stored in places.items()
     ]
 
 

@@ -8,39 +8,22 @@ Each queue keeps its shard's pace, and pauses alone when something of it failed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from kinesis_ds.errors import WriteError
 from kinesis_ds.writer.aggregating import user_records
 from kinesis_ds.writer.prediction import hash_key_of
 from kinesis_ds.writer.records import Request, records_of
 from kinesis_ds.writer.results import THROTTLED_CODES, Rejected
-from kinesis_ds.writer.waiting import WaitingRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from kinesis_ds.writer.aggregating import Aggregator
-    from kinesis_ds.writer.pacing import Pace
     from kinesis_ds.writer.prediction import Prediction
-    from kinesis_ds.writer.records import Block, Item, PackingLimits, Record
+    from kinesis_ds.writer.records import Item, PackingLimits, Record
     from kinesis_ds.writer.results import Answers
-    from kinesis_ds.writer.shard_queue import ShardQueue
-
-
-class RetriesExhausted(Exception):  # noqa: N818  # what happened, for the sender to put into words
-    """Records would have to be sent again, and the time for that is over.
-
-    Attributes:
-        records: How many records.
-        tries: How often the one that was tried most was sent.
-        why: The last reason.
-    """
-
-    def __init__(self, records: int, tries: int, why: str) -> None:
-        super().__init__(records, tries, why)
-        self.records = records
-        self.tries = tries
-        self.why = why
+    from kinesis_ds.writer.shard_queue import Taken
+    from kinesis_ds.writer.waiting import WaitingRows
 
 
 class Misplaced(NamedTuple):
@@ -79,19 +62,11 @@ class Settled:
     surprised: bool = False
 
 
-class _Share(NamedTuple):
-    """The part of a request that was taken from one queue; ``cost`` in shard-seconds."""
-
-    queue: ShardQueue
-    items: list[Item]
-    cost: float
-
-
 class _SentRequest(NamedTuple):
     """A request under way; ``generation`` counts the predictions that were used before."""
 
     request: Request
-    shares: list[_Share]
+    shares: list[Taken]
     sent_at: float
     generation: int
 
@@ -102,77 +77,38 @@ class Scheduler:
     Runs on the network loop. All times are in monotonic seconds.
 
     Args:
+        waiting: The rows of the task that wait to be sent to the stream.
         limits: What a request may hold.
-        prediction: Predicts the shard of a record.
-        ordered: Whether rows of one partition key are stored in row order, whatever fails. At most
-            one record of a key is then under way.
-        linger_s: How long a record may wait for others.
+        label: Names the stream in messages.
         retry_timeout_s: How long a record is tried, from when it was first sent.
-        paces: The shards' paces, which outlive this object; new ones are added to it.
-        new_aggregator: Makes the aggregator of one shard; None where each row is a record. Its
-            argument says that each row must go alone: where the shard is not known, rows that are
-            put together may not belong together.
         uniform: Draws the pauses, as :func:`random.uniform` does.
 
     Attributes:
+        waiting: See above. Rows are added there.
+        sent: The requests under way, by their ``id``.
+        in_unknown_shards: The aggregates that are stored, but in a shard of which it is not known
+            what belongs there, each with the id of that shard.
         why: Why something was last sent again; empty before that.
     """
 
     def __init__(
         self,
+        waiting: WaitingRows,
         limits: PackingLimits,
-        prediction: Prediction,
         *,
-        ordered: bool,
-        linger_s: float,
+        label: str,
         retry_timeout_s: float,
-        paces: dict[str, Pace],
-        new_aggregator: Callable[[bool], Aggregator] | None,
         uniform: Callable[[float, float], float],
     ) -> None:
+        self.waiting = waiting
         self._limits = limits
+        self._label = label
         self._retry_timeout_s = retry_timeout_s
         self._uniform = uniform
-        self._waiting = WaitingRows(
-            limits,
-            prediction,
-            ordered=ordered,
-            linger_s=linger_s,
-            paces=paces,
-            new_aggregator=new_aggregator,
-        )
-        self._sent: dict[int, _SentRequest] = {}
-        # Aggregates that are stored in a shard of which it is not known what belongs there.
-        self._in_unknown_shards: list[tuple[Record, str]] = []
+        self.sent: dict[int, _SentRequest] = {}
+        self.in_unknown_shards: list[tuple[Record, str]] = []
         self._generation = 0
         self.why = ""
-
-    @property
-    def waiting(self) -> int:
-        """How many rows wait to be sent, those in open aggregates included."""
-        return self._waiting.rows
-
-    @property
-    def in_unknown_shards(self) -> int:
-        """How many rows are stored, but in a shard of which it is not known what belongs there."""
-        return sum(record.rows for record, _ in self._in_unknown_shards)
-
-    @property
-    def empty(self) -> bool:
-        """True when everything that was added is delivered."""
-        return not (self.waiting or self._sent or self._in_unknown_shards)
-
-    def add(self, block: Block, now: float) -> None:
-        """Take rows that were never sent, in row order."""
-        self._waiting.add(block, now)
-
-    def flush(self, on: bool = True) -> None:
-        """Let nothing wait for others, because no more rows come."""
-        self._waiting.flush(on)
-
-    def hurry(self, on: bool) -> None:
-        """Send all that can be sent while the task waits for room. Aggregates stay open."""
-        self._waiting.hurry(on)
 
     # Requests.
 
@@ -180,23 +116,23 @@ class Scheduler:
         """Return the request to send now; None when nothing is ready. It counts as sent.
 
         Raises:
-            RetriesExhausted: A record would be sent again after its time.
+            WriteError: A record would be sent again after its time.
         """
         self._check_in_unknown_shards(now)
-        self._waiting.update_due(now)
+        self.waiting.update_due(now)
         limits = self._limits
-        shares: list[_Share] = []
+        shares: list[Taken] = []
         records, size = 0, 0
         full = False
-        while not full and (queue := self._waiting.next(now, alone=not shares)) is not None:
+        while not full and (queue := self.waiting.next(now, alone=not shares)) is not None:
             room = limits.request_bytes - size
-            taken = self._waiting.take(
+            taken = self.waiting.take(
                 queue, limits.request_records - records, room, now, alone=not shares
             )
             if taken.items:
                 records += sum(map(len, taken.items))
                 size += taken.size
-                shares.append(_Share(queue, taken.items, taken.cost))
+                shares.append(taken)
             full = (
                 taken.request_full
                 or records >= limits.request_records
@@ -205,32 +141,30 @@ class Scheduler:
         if not shares:
             return None
         request = self._request([item for share in shares for item in share.items], size, now)
-        self._sent[id(request)] = _SentRequest(request, shares, now, self._generation)
+        self.sent[id(request)] = _SentRequest(request, shares, now, self._generation)
         return request
 
     def _request(self, items: list[Item], size: int, now: float) -> Request:
         """Make a request of items that count as sent now.
 
         Raises:
-            RetriesExhausted: One of them would be sent again after its time.
+            WriteError: One of them would be sent again after its time.
         """
+        late = [i for i in items if i.first_try is not None and self._deadline(i) <= now]
+        if late:
+            self._give_up(late, self.why)
         first = now
-        late: list[Item] = []
         for item in items:
             item.tries += 1
             if item.first_try is None:
                 item.first_try = now
-            elif self._deadline(item) <= now:
-                late.append(item)
             first = min(first, item.first_try)
-        if late:
-            raise RetriesExhausted(sum(map(len, late)), max(r.tries for r in late) - 1, self.why)
         return Request(items, size, first)
 
     def wake_at(self, now: float) -> float | None:
         """Return when :meth:`next_request` may give something although nothing else happens."""
-        times = [self._deadline(record) for record, _ in self._in_unknown_shards]
-        if (ready_at := self._waiting.wake_at(now)) is not None:
+        times = [self._deadline(record) for record, _ in self.in_unknown_shards]
+        if (ready_at := self.waiting.wake_at(now)) is not None:
             times.append(ready_at)
         return max(now, min(times)) if times else None
 
@@ -240,16 +174,16 @@ class Scheduler:
         """Settle the answer to a request, none of whose records was rejected.
 
         Raises:
-            RetriesExhausted: A record would be sent again, and its time is over.
+            WriteError: A record would be sent again, and its time is over.
         """
-        sent = self._sent.pop(id(request))
+        sent = self.sent.pop(id(request))
         settled = Settled()
         again: list[tuple[Record, float]] = []
         end = 0
         for share in sent.shares:
             at, end = end, end + sum(map(len, share.items))
             # The usual case: all is stored, and in the predicted shard.
-            expected = share.queue.shard if self._waiting.prediction.known else None
+            expected = share.queue.shard if self.waiting.prediction.known else None
             if answers.all_stored(at, end, expected):
                 self._settle_whole(share, settled, now)
             else:
@@ -257,19 +191,19 @@ class Scheduler:
         self._check_deadline(again)
         return settled
 
-    def _settle_whole(self, share: _Share, settled: Settled, now: float) -> None:
+    def _settle_whole(self, share: Taken, settled: Settled, now: float) -> None:
         """Settle what is all stored as predicted, without looking at each record."""
         queue = share.queue
         queue.pace.delivered(share.cost, now)
         queue.failures = 0
         settled.rows += sum(item.rows for item in share.items)
         settled.window_bytes += sum(item.window_bytes for item in share.items)
-        self._waiting.done(share.items, now)
-        self._waiting.update(queue, now)
+        self.waiting.done(share.items, now)
+        self.waiting.update(queue, now)
 
     def _settle_each(
         self,
-        share: _Share,
+        share: Taken,
         answers: Answers,
         first: int,
         sent: _SentRequest,
@@ -312,29 +246,29 @@ class Scheduler:
         if failed:
             again = self._send_again(share, failed, sent, now)
         self._settle_stored(stored, queue.shard, sent.generation, settled, now)
-        self._waiting.update(queue, now)
+        self.waiting.update(queue, now)
         return again
 
     def failed(self, request: Request, why: str, throttled: bool, now: float) -> Settled:
         """Settle a request that failed as a whole, or got no answer, and may pass later.
 
         Raises:
-            RetriesExhausted: A record would be sent again, and its time is over.
+            WriteError: A record would be sent again, and its time is over.
         """
-        sent = self._sent.pop(id(request))
+        sent = self.sent.pop(id(request))
         self.why = why
         again: list[tuple[Record, float]] = []
         for share in sent.shares:
             pace = share.queue.pace
             (pace.throttled if throttled else pace.gave_up)(share.cost, now)
             again += self._send_again(share, records_of(share.items), sent, now)
-            self._waiting.update(share.queue, now)
+            self.waiting.update(share.queue, now)
         self._check_deadline(again)
         rows = request.rows
         return Settled(retried=rows, throttled=rows if throttled else 0)
 
     def _send_again(
-        self, share: _Share, records: list[Record], sent: _SentRequest, now: float
+        self, share: Taken, records: list[Record], sent: _SentRequest, now: float
     ) -> list[tuple[Record, float]]:
         """Put failed records of a request back, after a pause.
 
@@ -343,10 +277,10 @@ class Scheduler:
         queue = share.queue
         queue.pause(sent.sent_at, now, self._uniform)
         if sent.generation == self._generation:
-            self._waiting.put_back(queue, records, now)
+            self.waiting.put_back(queue, records, now)
         else:
             for record in reversed(records):
-                self._waiting.replace(record, user_records(record), now)
+                self.waiting.replace(record, user_records(record), now)
         return [(record, max(now, queue.paused_until)) for record in records]
 
     def _settle_stored(
@@ -361,7 +295,7 @@ class Scheduler:
 
         The others are sent again, or wait until it is known what belongs in their shard.
         """
-        prediction = self._waiting.prediction
+        prediction = self.waiting.prediction
         done: list[Record] = []
         for record, shard in stored:
             gone: list[Record] = []
@@ -374,7 +308,7 @@ class Scheduler:
                     bounds = prediction.hash_range(shard)
                     if bounds is None:
                         settled.surprised = True
-                        self._in_unknown_shards.append((record, shard))
+                        self.in_unknown_shards.append((record, shard))
                         continue
                     first, last = bounds
                     rows = user_records(record)
@@ -385,30 +319,30 @@ class Scheduler:
             if gone:
                 settled.misplaced.append(Misplaced(shard, len(gone), size))
                 self.why = f"an aggregate landed on shard {shard}, where its rows do not belong"
-                self._waiting.replace(record, gone, now)
+                self.waiting.replace(record, gone, now)
             else:
                 done.append(record)
-        self._waiting.done(done, now)
+        self.waiting.done(done, now)
 
     def reshard(self, prediction: Prediction, now: float) -> Settled:
         """Deal out anew what waits, by the shards as they are now. What is under way stays so."""
-        sent = [record for sent in self._sent.values() for record in sent.request.records]
-        sent += [record for record, _ in self._in_unknown_shards]
-        self._waiting.deal_out_anew(prediction, sent, now)
+        sent = [record for sent in self.sent.values() for record in sent.request.records]
+        sent += [record for record, _ in self.in_unknown_shards]
+        self.waiting.deal_out_anew(prediction, sent, now)
         self._generation += 1
         settled = Settled()
-        in_unknown_shards, self._in_unknown_shards = self._in_unknown_shards, []
+        in_unknown_shards, self.in_unknown_shards = self.in_unknown_shards, []
         for stored in in_unknown_shards:
             self._settle_stored([stored], "", -1, settled, now)
-        settled.surprised = bool(self._in_unknown_shards)
+        settled.surprised = bool(self.in_unknown_shards)
         return settled
 
     def close(self) -> None:
         """Give up what is under way, so that the paces do not count it any longer."""
-        for sent in self._sent.values():
+        for sent in self.sent.values():
             for share in sent.shares:
                 share.queue.pace.gave_up(share.cost, sent.sent_at)
-        self._sent.clear()
+        self.sent.clear()
 
     # Deadlines.
 
@@ -416,14 +350,23 @@ class Scheduler:
         """Raise if a record may no longer be sent when its pause is over."""
         late = [record for record, at in again if self._deadline(record) <= at]
         if late:
-            raise RetriesExhausted(len(late), max(r.tries for r in late), self.why)
+            self._give_up(late, self.why)
 
     def _check_in_unknown_shards(self, now: float) -> None:
-        stored = self._in_unknown_shards
-        late = [(record, shard) for record, shard in stored if self._deadline(record) <= now]
+        late = [(r, shard) for r, shard in self.in_unknown_shards if self._deadline(r) <= now]
         if late:
             why = f"shard {late[0][1]} took them, and it is not listed"
-            raise RetriesExhausted(len(late), max(record.tries for record, _ in late), why)
+            self._give_up([record for record, _ in late], why)
+
+    def _give_up(self, late: Sequence[Item], why: str) -> NoReturn:
+        """Raise because these would have to be sent again, and the time for that is over."""
+        raise WriteError(
+            f"{sum(map(len, late))} records could not be written to stream {self._label} within "
+            f"{self._retry_timeout_s:g}s ({max(item.tries for item in late)} tries). "
+            f"The last reason: {why.rstrip('.')}.",
+            "If it is throttling, add shards or slow the query down; else check the endpoint and "
+            "the network. retryTimeout sets how long to try.",
+        ) from None
 
     def _deadline(self, sent: Item) -> float:
         """Return until when an item that was sent may be sent again."""

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kinesis_ds.errors import (
     AccessError,
@@ -31,7 +31,8 @@ from kinesis_ds.writer.results import (
     take_back,
     tally,
 )
-from kinesis_ds.writer.scheduler import RetriesExhausted, Scheduler, Settled
+from kinesis_ds.writer.scheduler import Scheduler, Settled
+from kinesis_ds.writer.waiting import WaitingRows
 
 if TYPE_CHECKING:
     from kinesis_ds.options.write import WriteOptions
@@ -96,21 +97,21 @@ class Sender:
             scheduler = self._schedulers.get(piece.stream)
             if scheduler is None:
                 scheduler = self._schedulers[piece.stream] = self._open(piece.stream)
-            scheduler.add(piece.block, self._now())
+            scheduler.waiting.add(piece.block, self._now())
             self._send_ready()
 
     def hurry(self, on: bool) -> None:
         """Send without waiting for more rows while the task waits for room (``on``)."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
-                scheduler.hurry(on)
+                scheduler.waiting.hurry(on)
             self._send_ready()
 
     def flush(self) -> None:
         """Send all that is left, because no more rows come."""
         with self._failing_the_task():
             for scheduler in self._schedulers.values():
-                scheduler.flush()
+                scheduler.waiting.flush()
             self._send_ready()
 
     async def aclose(self) -> None:
@@ -146,14 +147,19 @@ class Sender:
                 self._id_prefix,
             )
 
-        return Scheduler(
+        waiting = WaitingRows(
             limits,
             target.prediction,
             ordered=options.ordered,
             linger_s=options.linger_s,
-            retry_timeout_s=options.retry_timeout_s,
             paces=target.paces,
             new_aggregator=new_aggregator if options.aggregation is not None else None,
+        )
+        return Scheduler(
+            waiting,
+            limits,
+            label=stream.label,
+            retry_timeout_s=options.retry_timeout_s,
             uniform=self._uniform,
         )
 
@@ -168,14 +174,15 @@ class Sender:
             for stream, scheduler in list(self._schedulers.items()):
                 if not self._window.try_acquire_request():
                     return  # the call that ends next comes here again
-                with self._naming_the_stream(stream):
-                    request = scheduler.next_request(self._now())
+                request = scheduler.next_request(self._now())
                 if request is None:
                     self._window.release(requests=1)
                     continue
                 sent = True
                 self._schedulers[stream] = self._schedulers.pop(stream)  # the others are next
-                self._begin(self._run(stream, scheduler, request))
+                call = asyncio.get_running_loop().create_task(self._run(stream, scheduler, request))
+                self._calls.add(call)
+                call.add_done_callback(self._calls.discard)
         if self._closed:
             return
         now = self._now()
@@ -190,16 +197,10 @@ class Sender:
         with self._failing_the_task():
             self._send_ready()
 
-    def _begin(self, call: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-
     async def _run(self, stream: StreamId, scheduler: Scheduler, request: Request) -> None:
         with self._failing_the_task():
             try:
-                with self._naming_the_stream(stream):
-                    settled = await self._call(stream, scheduler, request)
+                settled = await self._call(stream, scheduler, request)
             finally:
                 self._window.release(requests=1)
             # Before 3.12, wait_for may answer although its task was cancelled in the meantime.
@@ -284,14 +285,6 @@ class Sender:
                 self._listings[stream] = asyncio.get_running_loop().create_task(work)
 
     @contextlib.contextmanager
-    def _naming_the_stream(self, stream: StreamId) -> Iterator[None]:
-        """Name the stream in the error when the retries of its records are exhausted."""
-        try:
-            yield
-        except RetriesExhausted as exc:
-            raise _exhausted(exc, stream, self._options.retry_timeout_s) from None
-
-    @contextlib.contextmanager
     def _failing_the_task(self) -> Iterator[None]:
         """Let every error here fail the task, in words for the user."""
         try:
@@ -310,12 +303,3 @@ class Sender:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _exhausted(exc: RetriesExhausted, stream: StreamId, within_s: float) -> WriteError:
-    return WriteError(
-        f"{exc.records} records could not be written to stream {stream.label} within "
-        f"{within_s:g}s ({exc.tries} tries). The last reason: {exc.why.rstrip('.')}.",
-        "If it is throttling, add shards or slow the query down; else check the endpoint and "
-        "the network. retryTimeout sets how long to try.",
-    )

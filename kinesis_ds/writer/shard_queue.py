@@ -22,12 +22,14 @@ class Taken(NamedTuple):
     """The records that a queue gave for a request.
 
     Attributes:
+        queue: The queue.
         items: Blocks and records, in their order.
         size: Their bytes, partition keys included.
         cost: Their cost in shard-seconds.
         request_full: Whether the next item of the queue did not fit into the request.
     """
 
+    queue: ShardQueue
     items: list[Item]
     size: int
     cost: float
@@ -127,7 +129,7 @@ class ShardQueue:
             self._records -= len(item)
         self.size -= size
         self.cost = self.cost - cost if waiting else 0.0
-        return Taken(taken, size, cost, full)
+        return Taken(self, taken, size, cost, full)
 
     def drain(self) -> list[Record]:
         """Take out everything, record by record."""

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 class WaitingRows:
     """The shard queues of one stream, and what is on the way into them.
 
-    The arguments are those of :class:`~kinesis_ds.writer.scheduler.Scheduler`.
+    Args:
+        limits: What a request may hold.
+        prediction: Predicts the shard of a record.
+        ordered: Whether rows of one partition key are stored in row order, whatever fails. At most
+            one record of a key is then under way.
+        linger_s: How long a record may wait for others.
+        paces: The shards' paces, which outlive this object; new ones are added to it.
+        new_aggregator: Makes the aggregator of one shard; None where each row is a record. Its
+            argument says that each row must go alone: where the shard is not known, rows that are
+            put together may not belong together.
 
     Attributes:
         prediction: Predicts the shard of a record.
@@ -52,7 +61,6 @@ class WaitingRows:
         self._queues: dict[str, ShardQueue] = {}
         self._readiness = Readiness(limits, linger_s)
         self._flushing = False
-        self._hurrying = False
         self.prediction = prediction
         self.rows = 0
 
@@ -138,15 +146,13 @@ class WaitingRows:
 
     # Out.
 
-    def flush(self, on: bool) -> None:
+    def flush(self) -> None:
         """Let nothing wait for others, because no more rows come."""
-        self._flushing = on
-        self._readiness.eager = self._flushing or self._hurrying
+        self._flushing = self._readiness.eager = True
 
     def hurry(self, on: bool) -> None:
         """Send all that can be sent while the task waits for room. Aggregates stay open."""
-        self._hurrying = on
-        self._readiness.eager = self._flushing or self._hurrying
+        self._readiness.eager = on or self._flushing
 
     def update_due(self, now: float) -> None:
         """See which queues are ready because of the time. Closes the aggregates that are due.

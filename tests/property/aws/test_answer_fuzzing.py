@@ -23,7 +23,7 @@ from kinesis_ds.errors import (
 )
 from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, Position, parse_position
 from kinesis_ds.writer.records import Item, Request, plain
-from kinesis_ds.writer.results import Delivered, Rejected, Retry, classify, merge, tally
+from kinesis_ds.writer.results import Rejected, Retry, classify, merge, tally
 from tests.support.hostile import (
     ANYTHING,
     FUZZ,
@@ -38,6 +38,7 @@ from tests.support.hostile import (
     rows_in,
     rows_of,
 )
+from tests.support.scheduling import Delivered, verdicts_of
 from tests.support.virtual_time import run_in_virtual_time
 
 NO_MORE = AccessError("the script is over")
@@ -238,7 +239,7 @@ def test_nothing_counts_as_stored_but_a_result_that_says_where(text: bytes, sent
     except ProtocolError as exc:
         assert_ours(exc)
         return
-    verdicts = [answers.verdict(at) for at in range(sent)]
+    verdicts = verdicts_of(answers)
     assert len(answers.shards) == sent == len(answer["Records"])
     for verdict, entry in zip(verdicts, answer["Records"], strict=True):
         assert isinstance(verdict, (Delivered, Retry, Rejected))

@@ -14,8 +14,16 @@ from kinesis_ds.plan.shards import Shard
 from kinesis_ds.writer.aggregating import Aggregator, user_records
 from kinesis_ds.writer.prediction import Prediction, hash_key_of
 from kinesis_ds.writer.records import Block, PackingLimits, Record, Request, plain
-from kinesis_ds.writer.results import Answers, Delivered, Retry, Verdict
+from kinesis_ds.writer.results import Retry
 from kinesis_ds.writer.scheduler import Scheduler, Settled
+from kinesis_ds.writer.waiting import WaitingRows
+from tests.support.scheduling import (
+    Delivered,
+    Verdict,
+    answers_of,
+    is_empty,
+    rows_in_unknown_shards,
+)
 
 RECORD_BYTES = 400
 LINGER_S = 0.1
@@ -36,17 +44,18 @@ class World:
         for _ in range(random.randint(0, 3)):
             self.split()
         prefix = "query/0/0" if ids else None
-        self.scheduler = Scheduler(
+        waiting = WaitingRows(
             self.limits,
             Prediction(self.shards),
             ordered=ordered,
             linger_s=LINGER_S,
-            retry_timeout_s=1e9,
             paces={},
             new_aggregator=(lambda alone: Aggregator(300, 1 if alone else 4, RECORD_BYTES, prefix))
             if aggregated
             else None,
-            uniform=random.uniform,
+        )
+        self.scheduler = Scheduler(
+            waiting, self.limits, label="orders", retry_timeout_s=1e9, uniform=random.uniform
         )
         self.now = 0.0
         self.added: list[Record] = []
@@ -88,7 +97,7 @@ class World:
             hash_key = str(self.random.randint(0, MAX_HASH_KEY)) if scattered else None
             self.added.append(plain(data, key, hash_key, len(data) + len(key), row))
             records.append(copy_of(self.added[-1]))
-        self.scheduler.add(Block.of(records), self.now)
+        self.scheduler.waiting.add(Block.of(records), self.now)
 
     def send(self) -> bool:
         request = self.scheduler.next_request(self.now)
@@ -125,7 +134,7 @@ class World:
             verdicts.append(Delivered(shard.shard_id, str(len(self.found))))
             users = [user for user in user_records(record) if holds(shard, hash_key_of(user))]
             self.found += [int(user.data.split(b":")[0]) for user in users]
-        self.take(self.scheduler.settle(request, Answers.of(verdicts), self.now))
+        self.take(self.scheduler.settle(request, answers_of(verdicts), self.now))
 
     def look(self) -> None:
         self.take(self.scheduler.reshard(Prediction(self.shards), self.now))
@@ -137,13 +146,13 @@ class World:
     def check(self) -> None:
         """Every row is in exactly one place."""
         flying = sum(record.rows for request in self.flying for record in request.records)
-        held = self.scheduler.waiting + self.scheduler.in_unknown_shards + flying
+        held = self.scheduler.waiting.rows + rows_in_unknown_shards(self.scheduler) + flying
         assert self.released + held == len(self.added)
-        assert self.scheduler.empty == (held == 0)
+        assert is_empty(self.scheduler) == (held == 0)
 
     def finish(self) -> None:
         """From here on everything is taken."""
-        self.scheduler.flush()
+        self.scheduler.waiting.flush()
         self.look()
         for _ in range(20 * len(self.added) + 100):
             while self.send():
@@ -192,7 +201,7 @@ def play(world: World, steps: list[str]) -> None:
             world.now += world.random.choice([0.001, 0.05, 0.2, 3.0])
         elif step == "hurry":
             hurrying = not hurrying
-            world.scheduler.hurry(hurrying)
+            world.scheduler.waiting.hurry(hurrying)
         elif step == "split":
             world.split()
         elif step == "merge":
@@ -218,7 +227,7 @@ def test_every_row_arrives_once_whatever_is_answered(
 
     play(world, steps)
 
-    assert world.scheduler.empty
+    assert is_empty(world.scheduler)
     assert world.scheduler.wake_at(world.now) is None
     assert Counter(world.found) == Counter(range(len(world.added)))
     assert world.released == len(world.added)

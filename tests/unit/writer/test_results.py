@@ -9,23 +9,20 @@ import pytest
 from kinesis_ds.errors import ProtocolError
 from kinesis_ds.writer.records import Block, Record, Request, plain
 from kinesis_ds.writer.results import (
-    Answers,
-    Delivered,
     Rejected,
     Retry,
     ShardWrites,
-    Verdict,
     classify,
     merge,
     tally,
 )
+from tests.support.scheduling import Delivered, Verdict, answers_of, verdicts_of
 
 OK = {"ShardId": "shardId-0", "SequenceNumber": "17"}
 
 
 def verdicts(answer: Any, sent: int) -> list[Verdict]:
-    answers = classify(answer, sent)
-    return [answers.verdict(at) for at in range(sent)]
+    return verdicts_of(classify(answer, sent))
 
 
 def failed(code: str) -> dict[str, str]:
@@ -129,7 +126,7 @@ def test_tally_and_merge_compare_sequence_numbers_as_numbers() -> None:
     verdicts = [Delivered("a", "10"), Delivered("a", "9"), Delivered("b", "5"), Retry("x", "")]
 
     request = Request([*records[:2], many, Block.of(records[3:])], 0, 0.0)
-    counted = tally("s", request, Answers.of(verdicts))
+    counted = tally("s", request, answers_of(verdicts))
     assert counted == [
         ShardWrites("s", "a", "9", "10", 2, 11),
         ShardWrites("s", "b", "5", "5", 7, 100),

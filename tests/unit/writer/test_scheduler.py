@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_ds.errors import WriteError
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.plan.shards import Shard
 from kinesis_ds.writer.aggregating import Aggregator, user_records
 from kinesis_ds.writer.pacing import Pace
 from kinesis_ds.writer.prediction import Prediction
 from kinesis_ds.writer.records import Block, PackingLimits, Record, Request, plain
-from kinesis_ds.writer.results import Answers, Delivered, Retry, Verdict
-from kinesis_ds.writer.scheduler import Misplaced, RetriesExhausted, Scheduler
+from kinesis_ds.writer.results import Answers, Retry
+from kinesis_ds.writer.scheduler import Misplaced, Scheduler
+from kinesis_ds.writer.waiting import WaitingRows
+from tests.support.scheduling import (
+    Delivered,
+    Verdict,
+    answers_of,
+    is_empty,
+    rows_in_unknown_shards,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,16 +63,22 @@ def make(
     aggregate: int = 0,
 ) -> Scheduler:
     """Scheduler whose pauses are as long as they may be."""
-    return Scheduler(
-        PackingLimits(request_records, request_bytes),
+    limits = PackingLimits(request_records, request_bytes)
+    waiting = WaitingRows(
+        limits,
         Prediction(shard_map),
         ordered=ordered,
         linger_s=linger_s,
-        retry_timeout_s=retry_timeout_s,
         paces={} if paces is None else paces,
         new_aggregator=(lambda alone: Aggregator(MIB, 1 if alone else aggregate, MIB, "query/0/0"))
         if aggregate
         else None,
+    )
+    return Scheduler(
+        waiting,
+        limits,
+        label="orders",
+        retry_timeout_s=retry_timeout_s,
         uniform=lambda _, high: high,
     )
 
@@ -75,7 +90,7 @@ def rows(request: Request | None) -> list[int]:
 
 
 def add(scheduler: Scheduler, records: list[Record], now: float) -> None:
-    scheduler.add(Block.of(records), now)
+    scheduler.waiting.add(Block.of(records), now)
 
 
 def send(scheduler: Scheduler, now: float) -> Request:
@@ -89,7 +104,7 @@ def stored(request: Request, shard: str) -> Answers:
 
 
 def said(*verdicts: Verdict) -> Answers:
-    return Answers.of(verdicts)
+    return answers_of(verdicts)
 
 
 def all_sent(scheduler: Scheduler, now: float) -> list[list[int]]:
@@ -119,7 +134,7 @@ def test_a_queue_with_enough_fills_a_request_of_its_own_at_once() -> None:
 
     add(scheduler, [record(5, at(1, 2), size=900)], 0.05)
     assert all_sent(scheduler, 0.05) == [[0, 5]]
-    assert scheduler.waiting == 1
+    assert scheduler.waiting.rows == 1
 
 
 def test_what_waited_long_enough_is_combined_oldest_first() -> None:
@@ -137,26 +152,34 @@ def test_what_waited_long_enough_is_combined_oldest_first() -> None:
     assert scheduler.wake_at(0.15) is None
 
 
-@pytest.mark.parametrize("how", ["hurry", "flush"])
-def test_nothing_lingers_when_the_task_waits_or_no_more_comes(how: str) -> None:
+def test_nothing_lingers_while_the_task_waits() -> None:
     """All that waits goes at once, for as long as that is so."""
     scheduler = make(shards(2))
-    switch = scheduler.hurry if how == "hurry" else scheduler.flush
     add(scheduler, [record(0, at(0, 2)), record(1, at(1, 2))], 0.0)
-    switch(True)
+    scheduler.waiting.hurry(True)
     assert scheduler.wake_at(0.0) == 0.0
     assert all_sent(scheduler, 0.0) == [[0, 1]]
 
-    switch(False)
+    scheduler.waiting.hurry(False)
     add(scheduler, [record(2, at(0, 2))], 0.0)
     assert scheduler.next_request(0.0) is None
+
+
+def test_nothing_lingers_when_no_more_comes() -> None:
+    """All that waits goes at once, also when the task no longer waits for room."""
+    scheduler = make(shards(2))
+    add(scheduler, [record(0, at(0, 2)), record(1, at(1, 2))], 0.0)
+    scheduler.waiting.flush()
+    scheduler.waiting.hurry(False)
+    assert scheduler.wake_at(0.0) == 0.0
+    assert all_sent(scheduler, 0.0) == [[0, 1]]
 
 
 def test_a_record_larger_than_a_request_travels_alone() -> None:
     """Nothing before it or behind it joins it, and it is not left behind."""
     scheduler = make(shards(1), request_bytes=500)
     add(scheduler, [record(0), record(1, size=900), record(2), record(3)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     assert all_sent(scheduler, 0.0) == [[0], [1], [2, 3]]
 
@@ -165,7 +188,7 @@ def test_only_the_paced_shard_waits_for_its_pace() -> None:
     """One busy shard holds up no other, and its own records go as its pace allows."""
     scheduler = make(shards(2), paces={"s0": paced(0.1)}, request_records=50)
     add(scheduler, [record(n, at(n % 2, 2)) for n in range(200)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     assert all_sent(scheduler, 0.0) == [list(range(1, 100, 2)), list(range(101, 200, 2))]
     wake = scheduler.wake_at(0.0)
@@ -222,7 +245,7 @@ def test_only_failed_records_are_sent_again_and_first() -> None:
 
     assert (settled.rows, settled.window_bytes) == (2, 200)
     assert (settled.retried, settled.throttled, settled.surprised) == (2, 1, False)
-    assert scheduler.waiting == 4
+    assert scheduler.waiting.rows == 4
     assert rows(scheduler.next_request(2.0)) == [1, 3, 4, 5]
     assert [one.tries for one in request.records] == [1, 2, 1, 2]
     assert [one.first_try for one in request.records] == [0.0] * 4
@@ -232,7 +255,7 @@ def test_a_queue_pauses_longer_with_each_failure_in_a_row_and_others_go_on() -> 
     """Up to 0.1, 0.2, 0.4 ... 5 seconds, and from the start again once something was stored."""
     scheduler = make(shards(2))
     add(scheduler, [record(0, at(0, 2))], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     now, pauses = 0.0, []
     for _ in range(8):
         scheduler.settle(send(scheduler, now), said(BROKEN), now)
@@ -277,7 +300,7 @@ def test_a_request_without_an_answer_goes_again_as_a_whole() -> None:
     paces: dict[str, Pace] = {}
     scheduler = make(shards(1), paces=paces)
     add(scheduler, [record(n) for n in range(3)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     settled = scheduler.failed(send(scheduler, 0.0), "no answer", throttled=False, now=1.0)
     assert (settled.rows, settled.retried, settled.throttled) == (0, 3, 0)
     assert paces["s0"].rate is None
@@ -294,23 +317,24 @@ def test_a_record_is_given_up_when_its_time_since_the_first_try_is_over() -> Non
     scheduler = make(shards(1), retry_timeout_s=10.0)
     add(scheduler, [record(0), record(1)], 0.0)
     scheduler.settle(send(scheduler, 100.0), said(THROTTLED, THROTTLED), 109.8)
-    with pytest.raises(RetriesExhausted) as caught:
+    with pytest.raises(WriteError) as caught:
         scheduler.settle(send(scheduler, 109.95), said(BROKEN, Delivered("s0", "1")), 109.98)
-    assert (caught.value.records, caught.value.tries) == (1, 2)
-    assert caught.value.why == "InternalFailure: try later"
+    assert caught.value.message == (
+        "1 records could not be written to stream orders within 10s (2 tries). "
+        "The last reason: InternalFailure: try later."
+    )
 
 
 def test_a_record_is_not_sent_again_after_its_time() -> None:
     """Its pause, or its shard's pace, may outlast it."""
     scheduler = make(shards(1), retry_timeout_s=10.0)
     add(scheduler, [record(0)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     scheduler.failed(send(scheduler, 0.0), "no answer", throttled=False, now=9.5)
     assert scheduler.wake_at(9.5) == pytest.approx(9.6)
 
-    with pytest.raises(RetriesExhausted) as caught:
+    with pytest.raises(WriteError, match=r"1 records .* \(1 tries\)\. .*: no answer\."):
         scheduler.next_request(10.0)
-    assert (caught.value.records, caught.value.tries, caught.value.why) == (1, 1, "no answer")
 
 
 def test_what_is_under_way_is_given_back_to_the_paces_at_the_end() -> None:
@@ -334,7 +358,7 @@ def test_in_order_one_record_of_a_key_is_under_way_at_a_time() -> None:
     scheduler = make(shards(2), ordered=True)
     keyed = [(0, "a", 0), (1, "a", 1), (2, "b", 0), (3, "a", 0)]
     add(scheduler, [record(row, at(shard, 2), key) for row, key, shard in keyed], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     first = send(scheduler, 0.0)
     assert rows(first) == [0, 2]
@@ -363,7 +387,7 @@ def test_in_order_a_reshard_does_not_let_a_key_overtake_itself() -> None:
     """Rows under way through the old shard hold up those of their keys for the new one."""
     scheduler = make(shards(1), ordered=True)
     add(scheduler, [record(0, key="a"), record(1, key="a"), record(2, key="b")], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     request = send(scheduler, 0.0)
     add(scheduler, [record(3, key="b"), record(4, key="c")], 0.0)
 
@@ -380,7 +404,7 @@ def test_in_order_aggregates_wait_for_all_their_keys() -> None:
     scheduler = make(shards(1), ordered=True, aggregate=2, request_records=1)
     keys = ["a", "b", "b", "c", "d", "e"]
     add(scheduler, [record(row, None, key) for row, key in enumerate(keys)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     first, other = send(scheduler, 0.0), send(scheduler, 0.0)
     assert (rows(first), rows(other)) == ([0, 1], [4, 5])
@@ -393,7 +417,7 @@ def test_in_order_rows_in_an_unknown_shard_hold_up_their_keys() -> None:
     """They may have to go again, and what comes after them must not be there before."""
     scheduler = make(shards(1), ordered=True, aggregate=1)
     add(scheduler, [record(0, None, "a"), record(1, None, "a"), record(2, None, "b")], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     request = send(scheduler, 0.0)
     assert rows(request) == [0, 2]
     scheduler.settle(request, stored(request, "new"), 0.1)
@@ -412,14 +436,14 @@ def test_open_aggregates_close_after_the_linger_and_not_in_a_hurry() -> None:
     """A task that waits for room must not make aggregates small; the end of the rows may."""
     scheduler = make(shards(2), aggregate=100)
     add(scheduler, [record(0, at(0, 2)), record(1, at(1, 2)), record(2, at(0, 2))], 0.0)
-    scheduler.hurry(True)
+    scheduler.waiting.hurry(True)
     assert scheduler.next_request(0.05) is None
-    assert scheduler.waiting == 3
+    assert scheduler.waiting.rows == 3
     assert scheduler.wake_at(0.05) == 0.1
     assert all_sent(scheduler, 0.1) == [[0, 2, 1]]
 
     add(scheduler, [record(3, at(0, 2))], 0.2)
-    scheduler.flush()
+    scheduler.waiting.flush()
     assert scheduler.wake_at(0.2) == 0.2
     assert all_sent(scheduler, 0.2) == [[3]]
 
@@ -430,7 +454,7 @@ def test_rows_of_an_unknown_shard_are_not_put_together() -> None:
     closed = {"closed": Shard("closed", closed=True, hash_range=(MAX_HASH_KEY, MAX_HASH_KEY))}
     scheduler = make({**holed, **closed, "also": Shard("also", hash_range=(5, 5))}, aggregate=100)
     add(scheduler, [record(row, MAX_HASH_KEY - 1) for row in range(3)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     assert [len(user_records(one)) for one in send(scheduler, 0.0).records] == [1, 1, 1]
 
@@ -438,7 +462,7 @@ def test_rows_of_an_unknown_shard_are_not_put_together() -> None:
 def aggregate_of(scheduler: Scheduler, hash_keys: Iterable[int]) -> Request:
     """A request with one aggregate of rows with these hash keys."""
     add(scheduler, [record(row, key) for row, key in enumerate(hash_keys)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
     request = send(scheduler, 0.0)
     assert len(request.records) == 1
     return request
@@ -456,8 +480,8 @@ def test_rows_of_an_aggregate_that_landed_where_they_do_not_belong_go_again() ->
 
     settled = scheduler.settle(request, said(Delivered("low", "1")), 0.5)
     assert (settled.rows, settled.misplaced, settled.surprised) == (0, [], True)
-    assert not scheduler.empty
-    assert scheduler.in_unknown_shards == 4
+    assert not is_empty(scheduler)
+    assert rows_in_unknown_shards(scheduler) == 4
     assert scheduler.next_request(0.5) is None
 
     settled = scheduler.reshard(Prediction(split), 1.0)
@@ -468,7 +492,7 @@ def test_rows_of_an_aggregate_that_landed_where_they_do_not_belong_go_again() ->
     assert Prediction(split).shard_of(again.records[0]) == "high"
     assert again.records[0].first_try == 0.0
     assert scheduler.settle(again, stored(again, "high"), 1.5).rows == 2
-    assert scheduler.empty
+    assert is_empty(scheduler)
 
 
 def test_shards_that_stay_unknown_end_the_task_in_time() -> None:
@@ -479,7 +503,7 @@ def test_shards_that_stay_unknown_end_the_task_in_time() -> None:
 
     assert scheduler.next_request(9.9) is None
     assert scheduler.wake_at(9.9) == 10.0
-    with pytest.raises(RetriesExhausted, match="shard new"):
+    with pytest.raises(WriteError, match="shard new"):
         scheduler.next_request(10.0)
 
 
@@ -507,8 +531,8 @@ def test_a_reshard_deals_out_anew_what_waits(aggregate: int) -> None:
 
     scheduler.reshard(Prediction(shards(2)), 0.1)
 
-    assert scheduler.waiting == 8
-    scheduler.flush()
+    assert scheduler.waiting.rows == 8
+    scheduler.waiting.flush()
     request = send(scheduler, 0.2)
     assert Counter(rows(request)) == Counter(range(8))
     for one in request.records:
@@ -521,7 +545,7 @@ def test_queues_that_are_merged_send_in_row_order() -> None:
     """Rows of both old shards alternate as they came."""
     scheduler = make(shards(2), request_records=100)
     add(scheduler, [record(n, at(n % 2, 2)) for n in range(8)], 0.0)
-    scheduler.flush()
+    scheduler.waiting.flush()
 
     scheduler.reshard(Prediction(shards(1)), 0.1)
 
