@@ -50,7 +50,8 @@ def reading_problems(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
     yield from _consumers(options)
     if "shardsPerTask" in options.given and "maxPartitions" in options.given:
         yield "give shardsPerTask or maxPartitions, not both"
-    if options.values["transport"] == "http2" and _is_plain(options.values["endpoint"]):
+    endpoint = (options.values["endpoint"] or "").lower()
+    if options.values["transport"] == "http2" and endpoint.startswith("http:"):
         yield (
             "transport is http2, and endpoint is without TLS; give an https:// endpoint or leave "
             "transport out"
@@ -199,10 +200,6 @@ _AWS_ENDPOINT = re.compile(
     r"(?::[0-9]+)?",
     re.IGNORECASE,
 )
-
-
-def _is_plain(endpoint: str | None) -> bool:
-    return (endpoint or "").lower().startswith("http:")
 
 
 def _endpoint_region(v: Mapping[str, Any]) -> str | None:

@@ -70,12 +70,7 @@ def _stream_name(value: str) -> str:
     return name(value)
 
 
-def _stream_arn(value: str) -> str:
-    if not re.fullmatch(_STREAM_ARN, value.strip()):
-        raise ValueError("arn:<partition>:kinesis:<region>:<account>:stream/<name>")
-    return value.strip()
-
-
+_stream_arn = pattern(_STREAM_ARN, "arn:<partition>:kinesis:<region>:<account>:stream/<name>")
 stream_names = listed(_stream_name)
 consumer_names = listed(name, distinct=False)
 

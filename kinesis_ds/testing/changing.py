@@ -120,16 +120,8 @@ def update_strategy(account: Account, request: Mapping[str, Any], now: float) ->
     return {}
 
 
-def increase_retention(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    return _retain(account, request, now, longer=True)
-
-
-def decrease_retention(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    return _retain(account, request, now, longer=False)
-
-
-def _retain(
-    account: Account, request: Mapping[str, Any], now: float, longer: bool
+def change_retention(
+    account: Account, request: Mapping[str, Any], now: float, *, longer: bool
 ) -> dict[str, Any]:
     """Change the retention at once: AWS names no UPDATING state for it.
 
@@ -152,23 +144,15 @@ def _retain(
     return {}
 
 
-def start_encryption(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    return _encrypt(account, request, request["KeyId"], now)
-
-
-def stop_encryption(account: Account, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-    return _encrypt(account, request, None, now)
-
-
-def _encrypt(
-    account: Account, request: Mapping[str, Any], key_id: str | None, now: float
+def change_encryption(
+    account: Account, request: Mapping[str, Any], now: float, *, start: bool
 ) -> dict[str, Any]:
     if request["EncryptionType"] != "KMS":
         raise ServiceError("InvalidArgumentException", "The only valid EncryptionType is KMS.")
     stream = account.active(account.stream(request, now), now)
 
     def encrypt(_now_ms: int) -> None:
-        stream.key_id = key_id
+        stream.key_id = request["KeyId"] if start else None
 
     stream.change(now, encrypt)
     return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -40,10 +41,11 @@ class TakenOver(Exception):  # noqa: N818  # what happened, not an error of anyb
     """The client did not read while another subscription took over; the connection was torn."""
 
 
+@dataclass
 class EventStreamWriter:
     """Sends a subscription's events until the account, or a fault, ends it.
 
-    Args:
+    Attributes:
         reply: The answer to send them in, already started.
         subscription: Says what to send, and when.
         faults: What goes wrong in this subscription.
@@ -52,24 +54,18 @@ class EventStreamWriter:
         replay: Events to send in place of the subscription's; None for none.
     """
 
-    def __init__(
-        self,
-        reply: Reply,
-        subscription: Subscription,
-        faults: StreamFaults,
-        clock: ServerClock,
-        changes: Changes,
-        replay: Replay | None,
-    ) -> None:
-        self._reply = reply
-        self._subscription = subscription
-        self._faults = faults
-        self._clock = clock
-        self._changes = changes
-        self._replay = replay
-        self._key = (subscription.stream_name, subscription.shard_id)
-        self._piece = 0
-        self._outlive = 0
+    reply: Reply
+    subscription: Subscription
+    faults: StreamFaults
+    clock: ServerClock
+    changes: Changes
+    replay: Replay | None
+    _piece: int = field(default=0, init=False)
+    _outlive: int = field(default=0, init=False)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.subscription.stream_name, self.subscription.shard_id
 
     async def run(self, position: Mapping[str, Any]) -> None:
         """Send until the stream ends.
@@ -83,25 +79,25 @@ class EventStreamWriter:
         """
         if not await self._event(0, frames.initial_message(), None):
             return
-        if self._replay is not None:
-            for chunk in self._replay.chunks_from(position):
+        if self.replay is not None:
+            for chunk in self.replay.chunks_from(position):
                 await self._write(chunk)
             while True:
-                await self._changes.sleep(self._replay.heartbeat_s)
-                await self._write(self._replay.heartbeat())
+                await self.changes.sleep(self.replay.heartbeat_s)
+                await self._write(self.replay.heartbeat())
         number = 0
         while True:
-            ticket = self._changes.ticket(self._key)
-            late = self._subscription.superseded and self._outlive > 0
+            ticket = self.changes.ticket(self._key)
+            late = self.subscription.superseded and self._outlive > 0
             if late:
-                self._subscription.superseded = False  # as if it did not know yet
-            step = self._subscription.next(self._clock.wall())
+                self.subscription.superseded = False  # as if it did not know yet
+            step = self.subscription.next(self.clock.wall())
             if late:
-                self._subscription.superseded = True
+                self.subscription.superseded = True
                 self._outlive -= isinstance(step, Send)
             match step:
                 case Wait():
-                    await self._changes.wait(self._key, ticket, step.until)
+                    await self.changes.wait(self._key, ticket, step.until)
                 case Send():
                     number += 1
                     frame = frames.event_message(step.payload)
@@ -109,16 +105,16 @@ class EventStreamWriter:
                         return
                 case Fail():
                     await self._write(frames.exception_message(step.code, step.message))
-                    await self._reply.end()
+                    await self.reply.end()
                     return
                 case End():
-                    await self._reply.end()
+                    await self.reply.end()
                     return
 
     async def _event(self, number: int, frame: bytes, payload: bytes | None) -> bool:
         """Send one event with the faults that strike it; return whether the stream goes on."""
         copies = 1
-        for action in self._faults.at_event(number, self._clock.wall()):
+        for action in self.faults.at_event(number, self.clock.wall()):
             match action:
                 case Repeat():
                     copies += action.times
@@ -143,7 +139,7 @@ class EventStreamWriter:
             case Stall():
                 await self._until_gone()
             case Pause():
-                await self._changes.sleep(action.seconds)
+                await self.changes.sleep(action.seconds)
             case SendBytes():
                 await self._write(action.data)
             case Trickle():
@@ -151,18 +147,18 @@ class EventStreamWriter:
             case OutliveTakeover():
                 self._outlive = action.events
             case CloseStream():
-                await self._reply.end()
+                await self.reply.end()
                 return False
             case Cut():
                 await self._write(frame[: action.byte])
                 if action.properly:
-                    await self._reply.end()
+                    await self.reply.end()
                 else:
-                    self._reply.tear()
+                    self.reply.tear()
                 return False
             case Raise():
                 await self._write(frames.exception_message(action.code, action.message))
-                await self._reply.end()
+                await self.reply.end()
                 return False
         return True
 
@@ -177,17 +173,17 @@ class EventStreamWriter:
         """Write; cut off a client that does not read once another subscription has taken over."""
         if not data:
             return
-        writing = asyncio.ensure_future(self._reply.write(data))
+        writing = asyncio.ensure_future(self.reply.write(data))
         try:
             while not writing.done():
-                ticket = self._changes.ticket(self._key)
-                if self._subscription.superseded and not self._outlive:
+                ticket = self.changes.ticket(self._key)
+                if self.subscription.superseded and not self._outlive:
                     await asyncio.wait({writing}, timeout=_LAST_WORDS_S)
                     if not writing.done():
-                        self._reply.tear(at_once=True)
+                        self.reply.tear(at_once=True)
                         raise TakenOver
                     break
-                waiting = asyncio.ensure_future(self._changes.wait(self._key, ticket))
+                waiting = asyncio.ensure_future(self.changes.wait(self._key, ticket))
                 try:
                     await asyncio.wait({writing, waiting}, return_when=asyncio.FIRST_COMPLETED)
                 finally:

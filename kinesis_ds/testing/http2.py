@@ -40,9 +40,11 @@ class _Stream:
         self._gone = False
 
     def close(self) -> None:
-        """Note that the client has reset the stream, or that its connection is lost."""
+        """Give the request up: the client has reset the stream, or its connection is lost."""
         self._gone = True
         self.room.set()
+        if self.task is not None:
+            self.task.cancel()
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         self._check()
@@ -146,8 +148,6 @@ class Http2Protocol(asyncio.Protocol):
         self._writable.set()
         for stream in tuple(self._streams.values()):
             stream.close()
-            if stream.task is not None:
-                stream.task.cancel()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -256,8 +256,6 @@ class Http2Protocol(asyncio.Protocol):
         stream = self._streams.pop(stream_id, None)
         if stream is not None:
             stream.close()
-            if stream.task is not None:
-                stream.task.cancel()
 
     async def _answer(self, stream_id: int, stream: _Stream) -> None:
         try:

@@ -15,7 +15,6 @@ class Names:
 
     def __init__(self, region: str, account_id: str) -> None:
         self._prefix = f"arn:aws:kinesis:{region}:{account_id}:stream/"
-        self._account_id = account_id
 
     def stream_arn(self, name: str) -> str:
         return self._prefix + name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.testing import changing, listing, reading, registering, streams, tagging, writing
@@ -15,7 +16,7 @@ Operation = Callable[["Account", Mapping[str, Any], float], dict[str, Any]]
 OPERATIONS: Mapping[str, Operation] = {
     "AddTagsToStream": tagging.add_tags,
     "CreateStream": streams.create_stream,
-    "DecreaseStreamRetentionPeriod": changing.decrease_retention,
+    "DecreaseStreamRetentionPeriod": partial(changing.change_retention, longer=False),
     "DeleteStream": streams.delete_stream,
     "DeregisterStreamConsumer": registering.deregister,
     "DescribeLimits": streams.describe_limits,
@@ -24,7 +25,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "DescribeStreamSummary": streams.describe_stream_summary,
     "GetRecords": reading.get_records,
     "GetShardIterator": reading.get_shard_iterator,
-    "IncreaseStreamRetentionPeriod": changing.increase_retention,
+    "IncreaseStreamRetentionPeriod": partial(changing.change_retention, longer=True),
     "ListShards": listing.list_shards,
     "ListStreamConsumers": registering.list_consumers,
     "ListStreams": streams.list_streams,
@@ -35,8 +36,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "RegisterStreamConsumer": registering.register,
     "RemoveTagsFromStream": tagging.remove_tags,
     "SplitShard": changing.split_shard,
-    "StartStreamEncryption": changing.start_encryption,
-    "StopStreamEncryption": changing.stop_encryption,
+    "StartStreamEncryption": partial(changing.change_encryption, start=True),
+    "StopStreamEncryption": partial(changing.change_encryption, start=False),
     "UpdateMaxRecordSize": changing.update_max_record_size,
     "UpdateShardCount": changing.update_shard_count,
     "UpdateStreamMode": changing.update_stream_mode,
