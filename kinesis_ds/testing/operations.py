@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kinesis_ds.testing import changing, listing, reading, registering, streams, tagging, writing
+from kinesis_ds.testing import changing, consumers, listing, reading, streams, tagging, writing
 
 if TYPE_CHECKING:
     from kinesis_ds.testing.account import Account
@@ -18,22 +18,22 @@ OPERATIONS: Mapping[str, Operation] = {
     "CreateStream": streams.create_stream,
     "DecreaseStreamRetentionPeriod": partial(changing.change_retention, longer=False),
     "DeleteStream": streams.delete_stream,
-    "DeregisterStreamConsumer": registering.deregister,
+    "DeregisterStreamConsumer": consumers.deregister,
     "DescribeLimits": streams.describe_limits,
     "DescribeStream": streams.describe_stream,
-    "DescribeStreamConsumer": registering.describe,
+    "DescribeStreamConsumer": consumers.describe,
     "DescribeStreamSummary": streams.describe_stream_summary,
     "GetRecords": reading.get_records,
     "GetShardIterator": reading.get_shard_iterator,
     "IncreaseStreamRetentionPeriod": partial(changing.change_retention, longer=True),
     "ListShards": listing.list_shards,
-    "ListStreamConsumers": registering.list_consumers,
+    "ListStreamConsumers": consumers.list_consumers,
     "ListStreams": streams.list_streams,
     "ListTagsForStream": tagging.list_tags,
     "MergeShards": changing.merge_shards,
     "PutRecord": writing.put_record,
     "PutRecords": writing.put_records,
-    "RegisterStreamConsumer": registering.register,
+    "RegisterStreamConsumer": consumers.register,
     "RemoveTagsFromStream": tagging.remove_tags,
     "SplitShard": changing.split_shard,
     "StartStreamEncryption": partial(changing.change_encryption, start=True),
