@@ -22,16 +22,13 @@ from kinesis_ds.plan.position import (
     may_hold_records,
 )
 from kinesis_ds.plan.ranges import ShardRange, forward_ranges, without_forgotten
-from kinesis_ds.plan.start import Latest, first_positions
+from kinesis_ds.plan.start import Latest, few, first_positions
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import End, Start
-
-
-_SHOWN = 10
 
 
 def batch_ranges(start: Start, end: End, listed: ShardMap, now_ms: int) -> list[ShardRange]:
@@ -105,9 +102,7 @@ def _check_numbers(option: str, named: Mapping[str, Position | Latest], listed: 
 
 
 def _names(shards: Collection[str]) -> str:
-    first = ", ".join(sorted(shards)[:_SHOWN])
-    more = f" and {len(shards) - _SHOWN} more" if len(shards) > _SHOWN else ""
-    return f"{'shard' if len(shards) == 1 else 'shards'} {first}{more}" if shards else "no shards"
+    return f"{'shard' if len(shards) == 1 else 'shards'} {few(shards, most=10)}"
 
 
 def everything_until(

@@ -69,7 +69,7 @@ class ShardPositions:
         if not keys:
             raise OptionError(
                 f"The positions given by shard say nothing of the stream {arn}; they are of "
-                f"{_few([key for key in self.by_stream if key])}.",
+                f"{few([key for key in self.by_stream if key])}.",
                 "Name each stream of the query among the positions, by name or by this ARN.",
             )
         created = self.created_ms.get(keys[0])
@@ -87,8 +87,8 @@ class ShardPositions:
         )
         if unknown:
             raise OptionError(
-                f"The stream {arn} does not have {_few(unknown)}, which a position was given for.",
-                f"It lists {_few(sorted(listed))}. Are the positions those of another stream, or "
+                f"The stream {arn} does not have {few(unknown)}, which a position was given for.",
+                f"It lists {few(sorted(listed))}. Are the positions those of another stream, or "
                 "of shards whose records have expired?",
             )
         return {shard: position for shard, position in given.items() if shard in listed}
@@ -104,9 +104,10 @@ Start = Latest | TrimHorizon | AtTimestamp | Mapping[str, "Position | Latest"]
 End = Latest | AtTimestamp | Mapping[str, "Position | Latest"]
 
 
-def _few(names: Collection[str]) -> str:
-    shown = sorted(names)[:3]
-    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def few(names: Collection[str], most: int = 3) -> str:
+    """Return the first names, sorted, and how many more there are, for a message."""
+    shown = ", ".join(sorted(names)[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # The host's clock is trusted to start at "now" unless it differs this much from the service's.

@@ -30,12 +30,10 @@ class _Unit:
     Attributes:
         place: Place of the first of them in the order of planning.
         ranges: The ranges, in the order of planning.
-        nbytes: Their size in bytes; None if the size of one is not known.
     """
 
     place: int
     ranges: list[PlannedRange]
-    nbytes: int | None
 
 
 def pack(
@@ -70,18 +68,14 @@ def _units(planned: Iterable[PlannedRange]) -> list[_Unit]:
     units: dict[object, _Unit] = {}
     for place, one in enumerate(planned):
         key = (one.stream_arn, one.lineage) if one.lineage else place
-        unit = units.get(key)
-        if unit is None:
-            units[key] = _Unit(place, [one], one.nbytes)
-        else:
-            unit.ranges.append(one)
-            known = unit.nbytes is not None and one.nbytes is not None
-            unit.nbytes = (unit.nbytes or 0) + (one.nbytes or 0) if known else None
+        units.setdefault(key, _Unit(place, [])).ranges.append(one)
     return list(units.values())
 
 
 def _weight(unit: _Unit) -> int:
-    return TASK_BYTES * len(unit.ranges) if unit.nbytes is None else unit.nbytes
+    sizes = [one.nbytes for one in unit.ranges if one.nbytes is not None]
+    known = len(sizes) == len(unit.ranges)
+    return sum(sizes) if known else TASK_BYTES * len(unit.ranges)
 
 
 def _count(unit: _Unit) -> int:

@@ -14,6 +14,7 @@ from kinesis_ds.plan.held import Limits
 from kinesis_ds.plan.limits import admit
 from kinesis_ds.plan.offsets import InitialOffset, Offset, SourceOffset, StreamOffset, encode_offset
 from kinesis_ds.plan.ranges import ranges
+from kinesis_ds.reader.planning import plan_stream
 from kinesis_ds.reader.progress import progress_report
 from kinesis_ds.reader.source import Source
 from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S, Until
@@ -116,18 +117,22 @@ class Coordinator:
         origins = {arn: _origin(start, to) for arn, to in end.streams.items()}
         if not any(origin and ranges(origin, end.streams[arn]) for arn, origin in origins.items()):
             return []  # for example the batch that fixes the start
-        streams, being_read = self._source.streams_of(end), self._source.open
-        return [
-            planned
-            for arn, origin in origins.items()
-            if origin is not None
-            for planned in (being_read.get(arn) or streams[arn]).plan(origin, end.streams[arn])
-        ]
+        streams = self._source.streams_of(end)
+        planned = []
+        for arn, origin in origins.items():
+            if origin is not None:
+                opened = self._source.open.get(arn)
+                listed = (opened or streams[arn]).listed
+                agent = opened.agent if opened is not None else None
+                planned += plan_stream(origin, end.streams[arn], listed, self._options, agent)
+        return planned
 
     def commit(self, end: Offset) -> None:
         """Free the buffers up to ``end``: Spark is done with it."""
         if isinstance(end, SourceOffset):
-            self._free(end)
+            for arn, offset in end.streams.items():
+                if arn in self._source.open:
+                    self._source.open[arn].free(offset)
 
     def report(self) -> dict[str, Any] | None:
         """Return how far behind reading is, for Spark's progress; None before anything is read."""
@@ -152,7 +157,7 @@ class Coordinator:
         # Spark asks for the next offset when the batch before it is done, and calls commit only
         # once there is a next batch. Waiting for commit would be a deadlock: a full buffer that
         # holds a finished batch can receive nothing, so there would never be a next one.
-        self._free(base)
+        self.commit(base)
         news = source.agents.news
         now = self._clock.monotonic()
         overdue = now - self._last_moved > _IDLE_CHECKPOINT_S
@@ -216,11 +221,6 @@ class Coordinator:
             end = everything_until(start.shards, stream.listed, stream.now().service_ms)
             ends[arn] = replace(start, shards=end, start=None if logged else start.shards)
         return SourceOffset(ends)
-
-    def _free(self, done: SourceOffset) -> None:
-        for arn, offset in done.streams.items():
-            if arn in self._source.open:
-                self._source.open[arn].free(offset)
 
 
 def _origin(start: Offset, end: StreamOffset) -> StreamOffset | None:

@@ -10,7 +10,6 @@ from kinesis_ds.plan.position import TRIM_HORIZON, precedes
 from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.reader.discovery import Discovery
-from kinesis_ds.reader.planning import plan_stream
 from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from kinesis_ds.agent.interface import Agents
     from kinesis_ds.plan.offsets import StreamOffset
-    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.reader.source_stream import SourceStream, Until
 
@@ -160,10 +158,6 @@ class OpenStream:
             return True
         self._discovery.look_soon()
         return False
-
-    def plan(self, origin: StreamOffset, end: StreamOffset) -> list[PlannedRange]:
-        """Return the ranges of a batch. Those that the agent holds are read from it."""
-        return plan_stream(origin, end, self.listed, self.source.options, self.agent)
 
     def close(self) -> None:
         """Stop reading. The consumer stays registered. Idempotent."""

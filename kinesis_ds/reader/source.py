@@ -43,6 +43,7 @@ class Source:
 
     Attributes:
         open: The streams that are being read, by ARN.
+        several: True if the query reads more than one stream.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Source:
         new_processes: Callable[..., Agents],
     ) -> None:
         self.open: dict[str, OpenStream] = {}
+        self.several = len(options.streams) > 1
         self._options = options
         self._clock = clock
         self._new_network = new_network
@@ -98,11 +100,6 @@ class Source:
     def has_agents(self) -> bool:
         """True once agents were started."""
         return self._agents is not None
-
-    @property
-    def several(self) -> bool:
-        """True if the query reads more than one stream."""
-        return len(self._options.streams) > 1
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters of this source, as plain values. From any thread."""

@@ -17,7 +17,7 @@ from kinesis_ds.plan.position import TRIM_HORIZON, AtTimestamp, ShardEnd
 from kinesis_ds.plan.start import first_positions
 from kinesis_ds.plan.stream import StreamId, StreamInfo
 from kinesis_ds.reader.expiry import lost_before_start
-from kinesis_ds.reader.planning import is_lost, plan_stream
+from kinesis_ds.reader.planning import is_lost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kinesis_ds.aws.loop import NetworkLoop
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.read import ReadOptions, StreamChoice
-    from kinesis_ds.plan.planned_range import PlannedRange
     from kinesis_ds.plan.shards import ShardMap
     from kinesis_ds.plan.start import Start
 
@@ -50,6 +49,7 @@ class Until:
     host_ms: int
 
 
+@dataclass(eq=False)
 class SourceStream:
     """A stream that was looked up. Nothing of it is read; see :class:`open_stream.OpenStream`.
 
@@ -58,28 +58,19 @@ class SourceStream:
         choice: What the user said of this stream.
         info: What Kinesis said of it.
         listed: Its shards, when it was looked up.
-        consumer: Name or ARN of the consumer that was asked for; empty before, and with polling.
         network: The loop that makes all calls.
         clock: For deadlines, and for the age of positions.
+        consumer: Name or ARN of the consumer that was asked for; empty before, and with polling.
     """
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        choice: StreamChoice,
-        info: StreamInfo,
-        listed: ShardMap,
-        network: NetworkLoop,
-        clock: Clock,
-    ) -> None:
-        self.options = options
-        self.choice = choice
-        self.info = info
-        self.listed = listed
-        self.consumer = ""
-        self.network = network
-        self.clock = clock
-        self._warned_recreated = False
+    options: ReadOptions
+    choice: StreamChoice
+    info: StreamInfo
+    listed: ShardMap
+    network: NetworkLoop
+    clock: Clock
+    consumer: str = ""
+    _warned_recreated: bool = False
 
     @property
     def label(self) -> str:
@@ -154,10 +145,6 @@ class SourceStream:
         )
         return Until(passed, int(self.clock.wall() * 1000))
 
-    def plan(self, origin: StreamOffset, end: StreamOffset) -> list[PlannedRange]:
-        """Return the ranges of a batch, all to be read from Kinesis."""
-        return plan_stream(origin, end, self.listed, self.options)
-
     # --- the consumer ---------------------------------------------------------------------------
 
     def consumer_arn(self, of_checkpoint: str) -> str:
@@ -203,16 +190,14 @@ def look_up(
         KinesisConnectorError: A stream does not exist or cannot be read.
     """
 
-    async def look(stream: StreamId) -> tuple[StreamInfo, ShardMap]:
-        info = await describe_stream(network.connection, stream)
-        return info, await list_shards(network.connection, StreamId(arn=info.arn))
+    async def look(choice: StreamChoice) -> SourceStream:
+        info = await describe_stream(network.connection, choice.stream)
+        listed = await list_shards(network.connection, StreamId(arn=info.arn))
+        return SourceStream(options, choice, info, listed, network, clock)
 
-    async def look_all() -> list[tuple[StreamInfo, ShardMap]]:
-        return await asyncio.gather(*(look(choice.stream) for choice in choices))
+    async def look_all() -> list[SourceStream]:
+        return await asyncio.gather(*map(look, choices))
 
     label = ", ".join(choice.stream.label for choice in choices)
     found = network.run(look_all(), CONTROL_TIMEOUT_S, f"Looking up stream {label}")
-    return {
-        info.arn: SourceStream(options, choice, info, listed, network, clock)
-        for choice, (info, listed) in zip(choices, found, strict=True)
-    }
+    return {stream.info.arn: stream for stream in found}

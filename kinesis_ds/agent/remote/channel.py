@@ -68,11 +68,10 @@ class Channel:
             while data := await self._reader.read(_READ_BYTES):
                 for message in deframer.feed(data):
                     self.heard_at, self.has_spoken = time.monotonic(), True
-                    match message:
-                        case messages.Answer(call, value, error):
-                            self._calls.answer(call, value, error)
-                        case _:
-                            yield message
+                    if isinstance(message, messages.Answer):
+                        self._calls.answer(message.call, message.value, message.error)
+                    else:
+                        yield message
 
     def finish(self) -> None:
         """Send nothing more. The other end sees the connection end, and is expected to leave."""
