@@ -123,7 +123,7 @@ class InFlightWindow:
                     self._on_wait(False)
                     self._waiting_since.remove(since)
                     self._seen.waited_s += self._clock.monotonic() - since
-            self._raise_if_failed()
+            self.check()
             self._seen.records += records
             self._seen.bytes += size
             self._seen.peak_records = max(self._seen.peak_records, self._seen.records)
@@ -159,8 +159,8 @@ class InFlightWindow:
 
     def check(self) -> None:
         """Raise the error that :meth:`fail` was given, if there is one."""
-        with self._lock:
-            self._raise_if_failed()
+        if self._error is not None:
+            raise self._error
 
     def drain(self, patience_s: float) -> None:
         """Block until nothing is in flight.
@@ -171,7 +171,7 @@ class InFlightWindow:
         """
         with self._lock:
             self._wait(self._is_empty, self._clock.monotonic(), patience_s)
-            self._raise_if_failed()
+            self.check()
 
     def statistics(self) -> WindowStatistics:
         """Return a consistent snapshot; a wait that still goes on is counted up to now."""
@@ -231,7 +231,3 @@ class InFlightWindow:
             if not warned:
                 longest = min(longest, since + self._slow_wait_s - now)
             self._changed.wait(max(0.0, longest))
-
-    def _raise_if_failed(self) -> None:
-        if self._error is not None:
-            raise self._error

@@ -54,7 +54,6 @@ class KeyOrder:
 
         Their keys are among its own. Returns those that pass now.
         """
-        new = list(new)
         mine: set[str] = set()  # keys of the old one that one of the new ones holds
         passing = []
         first: dict[Record, int] = {}

@@ -11,28 +11,28 @@ from __future__ import annotations
 import math
 from typing import Final
 
+# The first bound on what is under way: a second's worth, which an idle shard takes at once.
 _START: Final = 1.0
-"""The first bound on what is under way: a second's worth, which an idle shard takes at once."""
+# The time in which what was delivered fades from the average.
 _LATELY_S: Final = 1.0
-"""The time in which what was delivered fades from the average."""
+# The new rate after a throttle, as a part of what was delivered lately.
 _KEEP: Final = 0.9
-"""The new rate after a throttle, as a part of what was delivered lately."""
+# A throttle multiplies the rate by a factor between these two.
 _MOST_CUT: Final = 0.7
 _LEAST_CUT: Final = 0.95
-"""A throttle multiplies the rate by a factor between these two."""
+# Throttles closer together than this count as one.
 _ROUND_S: Final = 0.2
-"""Throttles closer together than this count as one."""
+# The lowest rate: a shard that takes nothing is tried again now and then.
 _FLOOR: Final = 0.02
-"""The lowest rate: a shard that takes nothing is tried again now and then."""
+# How much the rate grows in a second; it grows faster the longer nothing was throttled.
 _GROWTH: Final = 0.02
-"""How much the rate grows in a second; it grows faster the longer nothing was throttled."""
 _QUICKER_S: Final = 2.0
+# How many seconds of its rate a shard may catch up after a pause.
 _SAVED_S: Final = 0.5
-"""How many seconds of its rate a shard may catch up after a pause."""
+# How many seconds of its rate are worth a request.
 _GRAIN_S: Final = 0.1
-"""How many seconds of its rate are worth a request."""
+# How many seconds of its rate a refused record costs at most.
 _LONGEST_DEBT_S: Final = 0.8
-"""How many seconds of its rate a refused record costs at most."""
 _LOOK_AGAIN_S: Final = 0.05
 _SLACK: Final = 1e-6
 

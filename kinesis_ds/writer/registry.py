@@ -45,13 +45,18 @@ class Registry:
         A task that fails takes the service with it, so that the next one looks at the stream and
         at the credentials anew.
         """
-        service = self._take(options)
+        # Starting happens under the lock, so that two tasks never start two. It has a deadline.
+        with self._lock:
+            service = self._services.get(options)
+            if service is None:
+                service = self._services[options] = SinkService(options, self._new_loop)
+            service.tasks += 1
+        failed = True
         try:
             yield service
-        except BaseException:
-            self._give_back(options, service, failed=True)
-            raise
-        self._give_back(options, service, failed=False)
+            failed = False
+        finally:
+            self._give_back(options, service, failed=failed)
 
     def counters(self, options: WriteOptions) -> SinkCounters:
         """Return the counters of a stream, written to a file where the options ask for it."""
@@ -84,31 +89,17 @@ class Registry:
         for file in files:
             file.close()
 
-    def _take(self, options: WriteOptions) -> SinkService:
-        # Starting happens under the lock, so that two tasks never start two. It has a deadline.
-        with self._lock:
-            service = self._services.get(options)
-            if service is None:
-                service = SinkService(options, self._new_loop)
-                self._services[options] = service
-            service.tasks += 1
-            return service
-
     def _give_back(self, options: WriteOptions, service: SinkService, *, failed: bool) -> None:
-        ended = []
         with self._lock:
             service.tasks -= 1
-            current = self._services.get(options) is service
-            if current and failed:
+            if self._services.get(options) is service:
                 del self._services[options]
-                current = False
-            if current:
-                del self._services[options]
-                self._services[options] = service  # the last one is the one used last
-                idle = [key for key, other in self._services.items() if other.tasks == 0]
-                ended = [self._services.pop(key) for key in idle[:-_MAX_IDLE]]
-            elif service.tasks == 0:
-                ended = [service]
+                if not failed:
+                    self._services[options] = service  # the last one is the one used last
+            idle = [key for key, other in self._services.items() if other.tasks == 0]
+            ended = [self._services.pop(key) for key in idle[:-_MAX_IDLE]]
+            if service.tasks == 0 and self._services.get(options) is not service:
+                ended.append(service)
         for each in ended:
             each.network.close()
 

@@ -213,8 +213,12 @@ def merge(writes: Iterable[ShardWrites], into: WritesByShard | None = None) -> W
     total = {} if into is None else into
     for new in writes:
         key = (new.stream, new.shard_id)
-        old = total.get(key)
-        total[key] = new if old is None else _add(old, new)
+        if (old := total.get(key)) is None:
+            total[key] = new
+            continue
+        ends = (old.first_sequence_number, old.last_sequence_number)
+        ends = _ends([*ends, new.first_sequence_number, new.last_sequence_number])
+        total[key] = ShardWrites(*key, *ends, old.records + new.records, old.bytes + new.bytes)
     return total
 
 
@@ -222,14 +226,3 @@ def take_back(written: WritesByShard, key: tuple[str, str], rows: int, size: int
     """Subtract rows that were counted as stored in a shard, and their ``size`` in bytes."""
     had = written[key]
     written[key] = replace(had, records=had.records - rows, bytes=had.bytes - size)
-
-
-def _add(a: ShardWrites, b: ShardWrites) -> ShardWrites:
-    return ShardWrites(
-        a.stream,
-        a.shard_id,
-        min(a.first_sequence_number, b.first_sequence_number, key=int),
-        max(a.last_sequence_number, b.last_sequence_number, key=int),
-        a.records + b.records,
-        a.bytes + b.bytes,
-    )

@@ -20,7 +20,7 @@ from kinesis_ds.options.parse import stream_named
 from kinesis_ds.writer.records import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kinesis_ds.plan.stream import StreamId
     from kinesis_ds.writer.service import SinkService
@@ -42,21 +42,6 @@ class Piece:
     block: Block
 
 
-def random_keys(seed: int | None = None) -> Callable[[int], list[str]]:
-    """Return a function that makes so many partition keys, for rows that have none.
-
-    Kinesis places a record by the MD5 of its key, so keys drawn at random fall on every hash range
-    in proportion to its width, whatever the number of shards.
-    """
-    draw = random.Random(seed).getrandbits
-
-    def make(count: int) -> list[str]:
-        digits = f"{draw(64 * count):0{16 * count}x}"
-        return [digits[at : at + 16] for at in range(0, len(digits), 16)]
-
-    return make
-
-
 class RowChecker:
     """Checks the rows of one task, in their order.
 
@@ -69,7 +54,6 @@ class RowChecker:
         skip_oversized: Whether rows that are too large are left out. Else they fail the task.
         shared_keys: Whether all rows of a slice that have no key get the same one. Rows that
             travel in one record need no more.
-        make_keys: Makes such keys, as many as it is asked for.
 
     Attributes:
         skipped: How many rows were left out.
@@ -85,7 +69,6 @@ class RowChecker:
         piece_bytes: int,
         skip_oversized: bool = False,
         shared_keys: bool = False,
-        make_keys: Callable[[int], list[str]] | None = None,
     ) -> None:
         self._limits = limits
         self._partition = partition
@@ -94,7 +77,7 @@ class RowChecker:
         self._piece_bytes = piece_bytes
         self._skip_oversized = skip_oversized
         self._shared_keys = shared_keys
-        self._make_keys = make_keys or random_keys()
+        self._draw = random.Random().getrandbits
         self._named: dict[str, StreamId] = {}
         self._row = 0
         self.skipped = 0
@@ -177,6 +160,15 @@ class RowChecker:
             keys = [next(next_one) if key is None else key for key in keys]
             together = "".join(keys)
         return keys, map(len, keys) if together.isascii() else [len(key.encode()) for key in keys]
+
+    def _make_keys(self, count: int) -> list[str]:
+        """Make partition keys for rows that have none.
+
+        Kinesis places a record by the MD5 of its key, so keys drawn at random fall on every hash
+        range in proportion to its width, whatever the number of shards.
+        """
+        digits = f"{self._draw(64 * count):0{16 * count}x}"
+        return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
     def _find_fault(
         self,

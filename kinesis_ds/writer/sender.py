@@ -289,17 +289,15 @@ class Sender:
         """Let every error here fail the task, in words for the user."""
         try:
             yield
-        except KinesisConnectorError as exc:
-            self._fail(exc)
         except Exception as exc:
-            label = self._options.label
-            logger.debug("sender failed target=%s", label, exc_info=True)
-            self._fail(unexpected(exc, f"Writing to {label}"))
-
-    def _fail(self, error: Exception) -> None:
-        # The task meets the error later, and hands rows over until then.
-        self._closed = True
-        self._window.fail(error)
+            # The task meets the error later, and hands rows over until then.
+            self._closed = True
+            if isinstance(exc, KinesisConnectorError):
+                self._window.fail(exc)
+            else:
+                label = self._options.label
+                logger.debug("sender failed target=%s", label, exc_info=True)
+                self._window.fail(unexpected(exc, f"Writing to {label}"))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

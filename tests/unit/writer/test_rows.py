@@ -14,7 +14,7 @@ from kinesis_ds.errors import WriteError
 from kinesis_ds.limits import MAX_HASH_KEY, MIB
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.writer.records import Record
-from kinesis_ds.writer.rows import RowChecker, random_keys
+from kinesis_ds.writer.rows import RowChecker
 from kinesis_ds.writer.slices import RowSlice, arrow_slices, row_slices
 
 ORDERS = StreamId("orders")
@@ -152,7 +152,7 @@ def test_rows_that_are_put_together_share_a_key() -> None:
 def test_null_keys_beside_given_ones_are_made_up() -> None:
     """A null is a missing key; the row beside it keeps its own."""
     columns = RowSlice([b"a", b"b"], [None, "mine"], None)
-    made_up, mine = records(columns, make_keys=random_keys(seed=1))
+    made_up, mine = records(columns)
 
     assert mine.partition_key == "mine"
     assert len(made_up.partition_key) == 16
