@@ -202,7 +202,7 @@ class InFlightWindow:
         )
 
     def _is_empty(self) -> bool:
-        return self._seen.records == 0 and self._seen.requests == 0
+        return self._seen.records == self._seen.requests == 0
 
     def _wait(self, ready: Callable[[], bool], since: float, patience_s: float) -> None:
         warned = False

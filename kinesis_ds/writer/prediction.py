@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -55,12 +56,9 @@ class Prediction:
             shards = list(map(self._shard_of_key, block.keys))
         else:
             shards = list(map(self._shard, block.keys, block.hash_keys))
-        places: dict[str, list[int]] = {}
+        places: defaultdict[str, list[int]] = defaultdict(list)
         for at, shard in enumerate(shards):
-            if shard in places:
-                places[shard].append(at)
-            else:
-                places[shard] = [at]
+            places[shard].append(at)
         if len(places) == 1:
             return {shards[0]: block}
         return {shard: block.at(found) for shard, found in places.items()}

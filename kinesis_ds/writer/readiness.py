@@ -11,8 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kinesis_ds.writer.records import PackingLimits
     from kinesis_ds.writer.shard_queue import ShardQueue
 
@@ -66,10 +64,6 @@ class Readiness:
         if (state, rank) != (queue.state, queue.rank):
             queue.state, queue.rank = state, rank
             heapq.heappush(self._heaps[state], (rank, next(self._number), queue))
-
-    def update_all(self, queues: Iterable[ShardQueue], now: float) -> None:
-        for queue in queues:
-            self.update(queue, now)
 
     def update_due(self, now: float) -> None:
         """Update the queues whose pause is over, or whose pace lets them send again."""

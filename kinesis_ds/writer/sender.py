@@ -131,7 +131,7 @@ class Sender:
         return tuple(self._written[key] for key in sorted(self._written))
 
     def _open(self, stream: StreamId) -> Scheduler:
-        options, target = self._options, self._streams[stream]
+        options, target = self._options, self._streams.opened[stream]
         limits = PackingLimits(
             options.batch_max_records,
             # Never a request that the bound admits only when nothing else is in flight.

@@ -82,9 +82,9 @@ class SinkService:
         Raises:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked for.
         """
-        if stream not in self.streams:
+        if stream not in self.streams.opened:
             self._wait_for(self.streams.open(stream))
-        return self.streams[stream].record_bytes
+        return self.streams.opened[stream].record_bytes
 
     def current_record_bytes(self, stream: StreamId) -> int:
         """Return the record limit of an open stream as it was at most five seconds ago.
@@ -92,7 +92,7 @@ class SinkService:
         Raises:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked for.
         """
-        target = self.streams[stream]
+        target = self.streams.opened[stream]
         if time.monotonic() >= target.described_at + _RECORD_BYTES_KNOWN_S:
             self._wait_for(self.streams.update_record_bytes(stream))
             target.described_at = time.monotonic()

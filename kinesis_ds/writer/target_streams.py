@@ -65,18 +65,15 @@ class TargetStreams:
     Args:
         connection: Makes the calls.
         options: The query's.
+
+    Attributes:
+        opened: The streams that were written to.
     """
 
     def __init__(self, connection: Connection, options: WriteOptions) -> None:
         self._connection = connection
         self._options = options
-        self._opened: dict[StreamId, TargetStream] = {}
-
-    def __contains__(self, stream: StreamId) -> bool:
-        return stream in self._opened
-
-    def __getitem__(self, stream: StreamId) -> TargetStream:
-        return self._opened[stream]
+        self.opened: dict[StreamId, TargetStream] = {}
 
     async def open(self, stream: StreamId) -> None:
         """Ask for the stream's record limit and its shards, which also shows that it is there.
@@ -106,7 +103,7 @@ class TargetStreams:
                     label,
                     exc.message,
                 )
-        self._opened[stream] = TargetStream(info.max_record_bytes, info.distributes, prediction)
+        self.opened[stream] = TargetStream(info.max_record_bytes, info.distributes, prediction)
         logger.info("sink connected target=%s record_bytes=%d", label, info.max_record_bytes)
 
     async def update_record_bytes(self, stream: StreamId) -> None:
@@ -116,7 +113,7 @@ class TargetStreams:
             KinesisConnectorError: It is not there, or cannot be reached, or may not be asked for.
         """
         info = await self._retried(_describe, stream)
-        self._opened[stream].record_bytes = info.max_record_bytes
+        self.opened[stream].record_bytes = info.max_record_bytes
 
     async def update_prediction(self, stream: StreamId) -> Prediction:
         """List the shards of an open stream again. Returns the new prediction.
@@ -125,7 +122,7 @@ class TargetStreams:
             KinesisConnectorError: They cannot be listed.
             asyncio.TimeoutError: There was no answer within 12 seconds.
         """
-        target = self._opened[stream]
+        target = self.opened[stream]
         if not target.distributes:
             target.prediction = Prediction(
                 await asyncio.wait_for(list_shards(self._connection, stream), CHECK_TIMEOUT_S)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kinesis_ds.options.write import WriteOptions
-    from kinesis_ds.writer.counters import SinkCounters
     from kinesis_ds.writer.service import SinkService
     from kinesis_ds.writer.slices import RowSlice
 
@@ -162,7 +161,14 @@ def _write(
             service.network.post(sender.add, piece)
         service.network.post(sender.flush)
         window.drain(patience_s)
-        _count_skipped(checker.skipped, options, counters)
+        if checker.skipped:
+            counters.add(skipped_records=checker.skipped)
+            logger.warning(
+                "rows too large for the stream were left out target=%s rows=%d; "
+                "onOversizedRecord=fail names the first one",
+                options.label,
+                checker.skipped,
+            )
         return SinkCommit(task.partition, sender.written(), task.query_id, skipped=checker.skipped)
     finally:
         # After a success there is nothing to cancel. Otherwise (also when Spark gives the task up)
@@ -170,17 +176,6 @@ def _write(
         with contextlib.suppress(InternalError):
             service.run(sender.aclose(), _GRACE_S)
         counters.closed(window)
-
-
-def _count_skipped(skipped: int, options: WriteOptions, counters: SinkCounters) -> None:
-    if skipped:
-        counters.add(skipped_records=skipped)
-        logger.warning(
-            "rows too large for the stream were left out target=%s rows=%d; onOversizedRecord=fail "
-            "names the first one",
-            options.label,
-            skipped,
-        )
 
 
 def _id_prefix(options: WriteOptions, task: TaskId, run_id: str) -> str | None:

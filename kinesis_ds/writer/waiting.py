@@ -60,6 +60,8 @@ class WaitingRows:
         self._order = KeyOrder() if ordered else None
         self._queues: dict[str, ShardQueue] = {}
         self._readiness = Readiness(limits, linger_s)
+        # The queues that something was added to, in that order, until the readiness knows.
+        self._touched: dict[ShardQueue, None] = {}
         self._flushing = False
         self.prediction = prediction
         self.rows = 0
@@ -69,15 +71,14 @@ class WaitingRows:
     def add(self, block: Block, now: float) -> None:
         """Take rows that were never sent, in row order."""
         self.rows += len(block)
-        touched: dict[ShardQueue, None] = {}
         if self._new_aggregator is None and self._order is not None:
             # The rows of a key must get in line in their order, whatever their shards are.
             for record in block.records:
-                self._enqueue(record, self._queue_for(record), now, touched)
+                self._enqueue(record, self._queue_for(record), now)
         else:
             for shard, rows in self.prediction.split(block).items():
-                self._add_to(self._queue(shard), rows, now, touched)
-        self._readiness.update_all(touched, now)
+                self._add_to(self._queue(shard), rows, now)
+        self._update_touched(now)
 
     def put_back(self, queue: ShardQueue, records: list[Record], now: float) -> None:
         """Put failed records to the front of the queue that they were taken from.
@@ -108,7 +109,7 @@ class WaitingRows:
                 by_queue[queue].append(record)
         for queue, records in by_queue.items():
             queue.put_back(records, now)
-        self._readiness.update_all(by_queue, now)
+            self._readiness.update(queue, now)
 
     def done(self, items: Iterable[Item], now: float) -> None:
         """Let the records pass that waited for these, which are stored."""
@@ -135,12 +136,11 @@ class WaitingRows:
                 del self._paces[shard]
         waiting.sort(key=lambda record: record.row)
         tried = [record for record in waiting if record.tries]
-        touched: dict[ShardQueue, None] = {}
         # The rows of a key that were tried come before those that were not.
         for queue, record in self._packed(tried, now):
             self.rows += record.rows
-            self._enqueue(record, queue, now - self._linger_s, touched)
-        self._readiness.update_all(touched, now)
+            self._enqueue(record, queue, now - self._linger_s)
+        self._update_touched(now)
         if fresh := [record for record in waiting if not record.tries]:
             self.add(Block.of(fresh), now)
 
@@ -159,15 +159,14 @@ class WaitingRows:
 
         An aggregate is due when it was open for the linger time, or when no more rows come.
         """
-        touched: dict[ShardQueue, None] = {}
         while (oldest := self._readiness.oldest_aggregate()) is not None:
             at, queue = oldest
             if not self._flushing and at + self._linger_s > now:
                 break
             assert queue.aggregator is not None
             if (closed := queue.aggregator.close()) is not None:
-                self._enqueue(closed, queue, at, touched)
-        self._readiness.update_all(touched, now)
+                self._enqueue(closed, queue, at)
+        self._update_touched(now)
         self._readiness.update_due(now)
 
     def next(self, now: float, *, alone: bool) -> ShardQueue | None:
@@ -212,36 +211,36 @@ class WaitingRows:
             queue = self._queues[shard] = ShardQueue(shard, pace, aggregator)
         return queue
 
-    def _add_to(
-        self, queue: ShardQueue, rows: Block, now: float, touched: dict[ShardQueue, None]
-    ) -> None:
+    def _add_to(self, queue: ShardQueue, rows: Block, now: float) -> None:
         aggregator = queue.aggregator
         if aggregator is None:
             queue.add(rows, now)
-            touched[queue] = None
+            self._touched[queue] = None
             return
         opened = aggregator.opened_at
         for closed in aggregator.add(rows, now):
-            self._enqueue(closed, queue, now if opened is None else opened, touched)
+            self._enqueue(closed, queue, now if opened is None else opened)
             opened = None
         if aggregator.opened_at is not None and aggregator.opened_at != opened:
             self._readiness.aggregate_opened(queue, aggregator.opened_at)
 
-    def _enqueue(
-        self, record: Record, queue: ShardQueue, since: float, touched: dict[ShardQueue, None]
-    ) -> None:
+    def _enqueue(self, record: Record, queue: ShardQueue, since: float) -> None:
         if self._order is None or self._order.add(record):
             queue.add(record, since)
-            touched[queue] = None
+            self._touched[queue] = None
 
     def _admit(self, records: Iterable[Record], now: float) -> None:
         """Queue records that have waited for others of their keys: they wait for nothing else."""
-        touched: dict[ShardQueue, None] = {}
         for record in records:
             queue = self._queue_for(record)
             queue.add(record, now - self._linger_s)
-            touched[queue] = None
-        self._readiness.update_all(touched, now)
+            self._touched[queue] = None
+        self._update_touched(now)
+
+    def _update_touched(self, now: float) -> None:
+        for queue in self._touched:
+            self._readiness.update(queue, now)
+        self._touched.clear()
 
     def _packed(self, rows: Iterable[Record], now: float) -> list[tuple[ShardQueue, Record]]:
         """Put plain records together as they travel by the present prediction.

@@ -55,15 +55,13 @@ class Kinesis:
         then: Mapping[str, Shard] | Exception | None = None,
     ) -> None:
         self.answer = answer
-        self.target = TargetStream(MIB, distributes=False, prediction=Prediction(shards))
+        target = TargetStream(MIB, distributes=False, prediction=Prediction(shards))
+        self.opened = {STREAM: target}
         self.then = then
         self.looks = 0
         self.calls: list[tuple[float, list[str]]] = []
         self.sent: list[Record] = []
         self.under_way = self.most_under_way = 0
-
-    def __getitem__(self, stream: StreamId) -> TargetStream:
-        return self.target
 
     async def update_prediction(self, stream: StreamId) -> Prediction:
         self.looks += 1
