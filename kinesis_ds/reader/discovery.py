@@ -148,10 +148,9 @@ class Discovery:
                     consumer_due = now() + consumer_refresh_s
                 protocol_errors = 0
             except KinesisConnectorError as exc:
-                protocol_errors += isinstance(exc, ProtocolError)
-                passes = (
-                    isinstance(exc, ProtocolError) and protocol_errors < _GIVE_UP_PROTOCOL_AFTER
-                )
+                malformed = isinstance(exc, ProtocolError)
+                protocol_errors += malformed
+                passes = malformed and protocol_errors < _GIVE_UP_PROTOCOL_AFTER
                 if not exc.retryable and not passes:
                     self.failure = exc
                     return

@@ -106,10 +106,5 @@ def is_lost(
 def _tied(shard_ids: list[str], listed: ShardMap) -> dict[str, str]:
     """Group the shards that one task reads in order: a parent and its child in one batch."""
     among = set(shard_ids)
-    related = any(
-        parent in among
-        for shard_id in shard_ids
-        if shard_id in listed
-        for parent in listed[shard_id].parents
-    )
+    related = any(not among.isdisjoint(listed[s].parents) for s in shard_ids if s in listed)
     return lineage_groups(listed, among) if related else {}

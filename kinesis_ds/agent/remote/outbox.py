@@ -98,12 +98,9 @@ class Outbox:
                 if now >= beat_due:
                     beat_due = now + _BEAT_S
                     batch.append(messages.Beat(self._failures()))
-                batch += [
-                    messages.Moved(
-                        agent, self._positions(agent, list(shards)), any(shards.values())
-                    )
-                    for agent, shards in moved.items()
-                ]
+                for agent, shards in moved.items():
+                    positions = self._positions(agent, list(shards))
+                    batch.append(messages.Moved(agent, positions, any(shards.values())))
                 self._connection.sendall(b"".join(map(encode, batch)))
         except OSError as exc:  # the parent is gone: whoever reads from it sees that as well
             logger.debug("nobody listens any more: %s", exc)

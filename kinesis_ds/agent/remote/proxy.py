@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote import messages
@@ -51,10 +51,11 @@ class _Shard:
         return not isinstance(self.reached, ShardEnd)
 
 
+@dataclass(eq=False, repr=False)
 class RemoteAgent:
     """An :class:`~kinesis_ds.agent.interface.Agent` whose shards are read by other processes.
 
-    Args:
+    Attributes:
         number: Its number, which names it in messages.
         options: What each process is told about the stream.
         processes: The processes among which the shards are divided.
@@ -62,36 +63,28 @@ class RemoteAgent:
         changed: Called on the loop when a shard broke off or ended.
     """
 
-    def __init__(
-        self,
-        number: int,
-        options: AgentOptions,
-        processes: AgentProcesses,
-        diagnose: Diagnose,
-        changed: Callable[[], None],
-    ) -> None:
-        self.number = number
-        self.options = options
-        self.diagnose = diagnose
-        self.changed = changed
-        self._processes = processes
-        self._lock = threading.Lock()
-        self._shards: dict[str, _Shard] = {}
-        # By process, how many of its shards are not at their end.
-        self._loads: Counter[int] = Counter()
-        self._addresses: dict[int, AgentAddress] = {}
-        self._failure: KinesisConnectorError | None = None
-        self._closed = False
+    number: int
+    options: AgentOptions
+    processes: AgentProcesses
+    diagnose: Diagnose
+    changed: Callable[[], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _shards: dict[str, _Shard] = field(default_factory=dict)
+    # By process, how many of its shards are not at their end.
+    _loads: Counter[int] = field(default_factory=Counter)
+    _addresses: dict[int, AgentAddress] = field(default_factory=dict)
+    _failure: KinesisConnectorError | None = None
+    _closed: bool = False
 
     # --- on the loop, by discovery --------------------------------------------------------------
 
     def assign(self, shard: Shard, position: Position) -> None:
         """Start reading a shard behind ``position``."""
-        process = self._processes.least_loaded()
+        process = self.processes.least_loaded()
         with self._lock:
             self._shards[shard.shard_id] = _Shard(shard, process, position, position)
             self._loads[process] += 1
-        self._processes.send(process, messages.Assign(self.number, shard, position))
+        self.processes.send(process, messages.Assign(self.number, shard, position))
 
     def mark_closed(self, shard_id: str) -> None:
         """Note that ListShards now shows a shard as closed."""
@@ -100,19 +93,19 @@ class RemoteAgent:
             if found is None:
                 return
             found.shard = replace(found.shard, closed=True)
-        self._processes.send(found.process, messages.MarkClosed(self.number, shard_id))
+        self.processes.send(found.process, messages.MarkClosed(self.number, shard_id))
 
     # --- on the loop, by AgentProcesses when something happens to a process --------------------
 
     def begin(self, process: int) -> None:
         """Send a process that has been started its shards, each with where it is committed."""
-        self._processes.send(process, messages.OpenAgent(self.number, self.options))
+        self.processes.send(process, messages.OpenAgent(self.number, self.options))
         with self._lock:
             theirs = [s for s in self._shards.values() if s.process == process]
         for found in theirs:
             if not isinstance(found.committed, ShardEnd):
                 assign = messages.Assign(self.number, found.shard, found.committed)
-                self._processes.send(process, assign)
+                self.processes.send(process, assign)
 
     def opened(self, process: int, address: AgentAddress) -> None:
         """Note where a process serves ranges."""
@@ -127,13 +120,13 @@ class RemoteAgent:
                 if found is not None and found.process == process:
                     behind = precedes(position, found.committed)
                     self._reach(found, found.committed if behind else position)
-        self._processes.wake(news=news)
+        self.processes.wake(news=news)
 
     def failed(self, failure: KinesisConnectorError) -> None:
         """Note why a shard will deliver nothing more."""
         with self._lock:
             self._failure = self._failure or failure
-        self._processes.wake(news=True)
+        self.processes.wake(news=True)
 
     def lost(self, process: int) -> None:
         """Note that a process is dead: what it had received and Spark has not committed is gone."""
@@ -142,7 +135,7 @@ class RemoteAgent:
             for found in self._shards.values():
                 if found.process == process:
                     self._reach(found, found.committed)
-        self._processes.wake(news=True)
+        self.processes.wake(news=True)
 
     def load(self, process: int) -> int:
         """Return how many shards a process reads that are not at their end; from any thread."""
@@ -164,7 +157,7 @@ class RemoteAgent:
     def failure(self) -> KinesisConnectorError | None:
         """Return why a shard, or every shard, will deliver nothing more; None if all do."""
         with self._lock:
-            return self._failure or self._processes.failure
+            return self._failure or self.processes.failure
 
     def free(self, positions: Mapping[str, Position]) -> None:
         """Free the records up to these positions, which Spark has committed."""
@@ -184,7 +177,7 @@ class RemoteAgent:
                 if precedes(found.reached, position):
                     self._reach(found, position)
         for process, freed in by_process.items():
-            self._processes.post(process, messages.Free(self.number, freed))
+            self.processes.post(process, messages.Free(self.number, freed))
 
     def address_of(self, shard_id: str) -> AgentAddress | None:
         """Return where tasks get the ranges of a shard; None while no process serves it."""
@@ -204,7 +197,7 @@ class RemoteAgent:
                 owner = self._shards.get(wanted.shard_id)
                 if owner is not None:
                     mine.setdefault(owner.process, []).append(i)
-        answers = self._processes.ask(
+        answers = self.processes.ask(
             {
                 process: messages.Hold(
                     0,
@@ -228,7 +221,7 @@ class RemoteAgent:
         with self._lock:
             processes = {found.process for found in self._shards.values()}
         question = messages.Targets(0, self.number, until_ms, host_ms)
-        answers = self._processes.ask(dict.fromkeys(processes, question))
+        answers = self.processes.ask(dict.fromkeys(processes, question))
         return {
             shard_id: position
             for answer in answers.values()
@@ -237,7 +230,7 @@ class RemoteAgent:
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters of each shard since its process was started, as plain values."""
-        of_processes = self._processes.counters()
+        of_processes = self.processes.counters()
         with self._lock:
             owners = {shard_id: found.process for shard_id, found in self._shards.items()}
         found = {}
@@ -252,4 +245,4 @@ class RemoteAgent:
         if self._closed:
             return
         self._closed = True
-        self._processes.forget(self.number)
+        self.processes.forget(self.number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.remote import messages
@@ -48,38 +48,29 @@ class Launch:
     patience: Patience
 
 
+@dataclass(eq=False, repr=False)
 class Supervisor:
     """Keeps an agent process running until :meth:`stop`. Use it on the loop, except ``kill``.
 
-    Args:
+    Attributes:
         number: Its number among the source's processes, from 0.
         launch: How the process is started.
         processes: Is told on the loop what happens to the process.
         network: The loop.
         clock: Tells when a process died.
-
-    Attributes:
         starts: How often a process was started.
         child: The process that runs now; None while there is none.
     """
 
-    def __init__(
-        self,
-        number: int,
-        launch: Launch,
-        processes: AgentProcesses,
-        network: NetworkLoop,
-        clock: Clock,
-    ) -> None:
-        self.number = number
-        self.launch = launch
-        self.starts = 0
-        self.child: Child | None = None
-        self._processes = processes
-        self._network = network
-        self._clock = clock
-        self._restarts = RestartPolicy()
-        self._stopping = asyncio.Event()
+    number: int
+    launch: Launch
+    processes: AgentProcesses
+    network: NetworkLoop
+    clock: Clock
+    starts: int = 0
+    child: Child | None = None
+    _restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, message: messages.Message) -> None:
         """Send a message, without waiting; dropped while no process runs."""
@@ -130,17 +121,17 @@ class Supervisor:
                 if not self._over():
                     await self._pause(how)
         except Exception as exc:  # without a process, its shards would stand still
-            self._processes.give_up(unexpected(exc, f"Agent process {self.number}"))
+            self.processes.give_up(unexpected(exc, f"Agent process {self.number}"))
             raise
 
     def _over(self) -> bool:
-        return self._processes.failure is not None or self._stopping.is_set()
+        return self.processes.failure is not None or self._stopping.is_set()
 
     async def _pause(self, how: str) -> None:
         """Wait until the next process may be started, or give up."""
-        delay_s = self._restarts.died(self._clock.monotonic())
+        delay_s = self._restarts.died(self.clock.monotonic())
         if delay_s is None:
-            self._processes.give_up(self._too_often(how))
+            self.processes.give_up(self._too_often(how))
             return
         logger.warning(
             "agent process %d ended (%s); its shards are begun again in a new one in %gs",
@@ -171,8 +162,8 @@ class Supervisor:
             self.child = child
             if self._stopping.is_set():
                 child.channel.finish()
-            self._processes.started(self.number)
-            watching = self._network.spawn(self._watch(child), f"watch {child.pid}")
+            self.processes.started(self.number)
+            watching = self.network.spawn(self._watch(child), f"watch {child.pid}")
             try:
                 async with contextlib.aclosing(child.channel.received()) as received:
                     async for message in received:
@@ -186,7 +177,7 @@ class Supervisor:
             self.child = None
             # Also when cancelled: nobody else would see it dead.
             how = await asyncio.shield(child.end())
-            self._processes.lost(self.number)
+            self.processes.lost(self.number)
         return how
 
     async def _watch(self, child: Child) -> None:
@@ -204,13 +195,13 @@ class Supervisor:
                 try:
                     messages.check_version(version)
                 except AgentError as exc:
-                    self._processes.give_up(exc)
+                    self.processes.give_up(exc)
                     child.kill()
                 logger.info("agent process is ready number=%d pid=%d", self.number, pid)
             case messages.Failed(error):
-                self._processes.give_up(error)
+                self.processes.give_up(error)
             case _:
-                self._processes.heard(self.number, child.channel, message)
+                self.processes.heard(self.number, child.channel, message)
 
     def _too_often(self, how: str) -> AgentError:
         return AgentError(
