@@ -18,6 +18,7 @@ from kinesis_ds.agent.context import AgentOptions, ShardContext
 from kinesis_ds.agent.efo.machine import Contention, Subscription
 from kinesis_ds.agent.efo.runner import SubscriptionRunner
 from kinesis_ds.agent.executor import DecodingThreads
+from kinesis_ds.agent.fetches import FetchCounts, Fetches
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling.machine import Polling
 from kinesis_ds.agent.polling.runner import PollingRunner
@@ -58,6 +59,7 @@ class AgentHost:
         buffer_bytes: The bound of the pool.
         pool: Room for the records of all agents.
         threads: Where records are decoded.
+        fetch_counts: What became of the ranges that tasks were to fetch.
         news: Set when records came, or a shard ended or failed. Clear it before you look.
         moved: Set when any position moved, also over silence. Clear it before you look.
     """
@@ -66,6 +68,7 @@ class AgentHost:
         self.buffer_bytes = buffer_bytes
         self.pool = BufferPool(buffer_bytes, max_records)
         self.threads = DecodingThreads(min(_MOST_THREADS, max(2, os.cpu_count() or 1)))
+        self.fetch_counts = FetchCounts()
         self.news = threading.Event()
         self.moved = threading.Event()
 
@@ -97,8 +100,8 @@ class EmbeddedAgents(AgentHost):
         return ShardAgent(options, self, self._network, self._clock, diagnose, changed)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the state of the pool."""
-        return {"pool": asdict(self.pool.statistics())}
+        """Return the state of the pool, and what became of the ranges that were planned."""
+        return {"pool": asdict(self.pool.statistics()), "ranges": self.fetch_counts.counters()}
 
 
 class ShardAgent:
@@ -133,7 +136,8 @@ class ShardAgent:
         self._on_moved = on_moved
         self._lock = threading.Lock()
         self._runners: dict[str, ShardRunner] = {}
-        self._server = RangeServer(options.host, self._served)
+        self._fetches = Fetches(host.fetch_counts)
+        self._server = RangeServer(options.host, self._served, self._fetches)
         self._contention = Contention(consumer_name(options.consumer_arn))
         self._closed = False
 
@@ -213,6 +217,14 @@ class ShardAgent:
             runner = self._runner(r.shard_id)
             yield None if runner is None else runner.buffer.hold(r.start, r.end, limit)
 
+    def plan(self, ranges: Sequence[ShardRange]) -> list[Held | None]:
+        """Do the same as ``hold``, and count later whether tasks fetched what is held."""
+        found = list(self.hold(ranges))
+        for planned, held in zip(ranges, found, strict=True):
+            if held is not None and held.records:
+                self._fetches.plan(planned)
+        return found
+
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
         """Return where a reader stops that wants all that arrived before ``until_ms``."""
         with self._lock:
@@ -225,6 +237,7 @@ class ShardAgent:
     def free(self, positions: Mapping[str, Position]) -> None:
         """Drop what Spark has committed: by shard id, up to which position."""
         for shard_id, position in positions.items():
+            self._fetches.commit(shard_id, position)
             runner = self._runner(shard_id)
             if runner is None:
                 continue

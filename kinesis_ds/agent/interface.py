@@ -63,6 +63,12 @@ class Agent(Protocol):
             limits: One for each range; empty if there are none.
         """
 
+    def plan(self, ranges: Sequence[ShardRange]) -> Sequence[Held | None]:
+        """Return the same as ``hold``, for ranges that tasks will now be sent to fetch.
+
+        What becomes of those that are held is counted when they are freed.
+        """
+
     def targets(self, until_ms: int, host_ms: int) -> dict[str, Position]:
         """Return where a reader stops that wants all that arrived before a moment.
 
@@ -103,8 +109,8 @@ class Agents(Protocol):
         """
 
     def statistics(self) -> dict[str, Any]:
-        """Return the state of the shared buffer as ``pool`` and that of the agent processes, if
-        there are any, as ``processes``.
+        """Return the state of the shared buffer as ``pool``, how many planned ranges had which
+        outcome as ``ranges``, and the agent processes, if there are any, as ``processes``.
         """
 
     def close(self) -> None:

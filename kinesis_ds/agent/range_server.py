@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import flight
 
+from kinesis_ds.agent.fetches import Fetches, Outcome
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.plan.ticket import AgentAddress, decode_ticket
 from kinesis_ds.wire.schema import RECORD_SCHEMA
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_ds.agent.buffer import ShardBuffer
+    from kinesis_ds.plan.position import Position
 
 logger = logging.getLogger(__name__)
 
@@ -35,17 +37,21 @@ class RangeServer:
     Args:
         host: Address to listen on.
         buffer: Returns the buffer of a shard id; raises AgentError for a shard that is not here.
+        fetches: Is told which ranges were fetched.
 
     Attributes:
         address: Where it listens, with the token.
     """
 
-    def __init__(self, host: str, buffer: Callable[[str], ShardBuffer]) -> None:
+    def __init__(
+        self, host: str, buffer: Callable[[str], ShardBuffer], fetches: Fetches
+    ) -> None:
         token = secrets.token_urlsafe(32)
         self._server = _Server(
             f"grpc://{_bracketed(host)}:0", middleware={"token": _TokenCheck(token)}
         )
         self._server.buffer = buffer
+        self._server.fetches = fetches
         self._server.closing = threading.Event()
         self.address = AgentAddress(f"grpc://{_bracketed(host)}:{self._server.port}", token)
         logger.info("agent listens uri=%s", self.address.uri)
@@ -85,22 +91,32 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
     buffer: Callable[[str], ShardBuffer]
+    fetches: Fetches
     closing: threading.Event
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.FlightDataStream:
         try:
-            shard_id, start, end = decode_ticket(ticket.ticket)
-            batches = self.buffer(shard_id).read(start, end)
+            asked = decode_ticket(ticket.ticket)
         except KinesisConnectorError as exc:
             raise flight.FlightServerError(str(exc)) from exc
+        shard_id, start, end = asked
+        try:
+            batches = self.buffer(shard_id).read(start, end)
+        except KinesisConnectorError as exc:
+            self.fetches.note(*asked, Outcome.REFUSED)
+            raise flight.FlightServerError(str(exc)) from exc
+        self.fetches.note(*asked, Outcome.BROKEN_OFF)
         schema = batches[0].schema if batches else RECORD_SCHEMA
-        return flight.GeneratorStream(schema, self._until_closing(merge_small(batches)))
+        return flight.GeneratorStream(schema, self._served(asked, merge_small(batches)))
 
-    def _until_closing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _served(
+        self, asked: tuple[str, Position, Position], batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if self.closing.is_set():
                 raise flight.FlightUnavailableError("the agent is closing")
             yield batch
+        self.fetches.note(*asked, Outcome.FETCHED)
 
 
 def merge_small(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

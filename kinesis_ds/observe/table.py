@@ -82,7 +82,7 @@ def progress_table(progress: Mapping[str, Any]) -> str | None:
         title = (
             f"kinesis batch {progress.get('batchId')}: {source.get('numInputRows', 0)} records, "
             f"{lag.get('shards', 0)} open shards, behind by {most} at most, {average} on average, "
-            f"{_size(lag.get('bufferedBytes'))} buffered"
+            f"{_size(lag.get('bufferedBytes'))} buffered{_missed(latest)}"
         )
         tables.append(shard_table(shards, title))
     return "\n".join(tables) or None
@@ -100,7 +100,7 @@ def directory_table(folder: Path) -> str:
         title = (
             f"{found.get('stream')} (process {found.get('pid')}): "
             f"{_size(pool.get('used_bytes', 0))} of {_size(pool.get('limit_bytes', 0))} buffered, "
-            f"{pool.get('waiting', 0)} shards wait for room"
+            f"{pool.get('waiting', 0)} shards wait for room{_missed(found)}"
         )
         tables.append(shard_table(reported(found.get("shards", {})), title))
     return "\n\n".join(tables) or f"no source writes counters into {folder}"
@@ -124,6 +124,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             time.sleep(_WATCH_S)
     except KeyboardInterrupt:
         return 0
+
+
+def _missed(found: Mapping[str, Any]) -> str:
+    missed = sum(found.get("ranges", {}).get("fallbacks", {}).values())
+    return f", {missed} ranges not from the agent" if missed else ""
 
 
 def _parsed(text: object) -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Coordinator:
                 listed = (opened or streams[arn]).listed
                 agent = opened.agent if opened is not None else None
                 planned += plan_stream(origin, end.streams[arn], listed, self._options, agent)
+        self._source.fallbacks.not_held += sum(range_.agent is None for range_ in planned)
         return planned
 
     def commit(self, end: Offset) -> None:
@@ -133,13 +134,17 @@ class Coordinator:
             for arn, offset in end.streams.items():
                 if arn in self._source.open:
                     self._source.open[arn].free(offset)
+            if self._source.has_agents:
+                self._source.fallbacks.look(self._source.agents)
 
     def report(self) -> dict[str, Any] | None:
         """Return how far behind reading is, for Spark's progress; None before anything is read."""
         source = self._source
         if self._base is None or not source.has_agents:
             return None
-        return progress_report(self._base, source.open, source.agents, several=source.several)
+        return progress_report(
+            self._base, source.open, source.agents, source.fallbacks, several=source.several
+        )
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters of this source, as plain values. From any thread."""

@@ -46,7 +46,7 @@ def plan_stream(
     """
     found = ranges(origin, end)
     tied = _tied([r.shard_id for r in found], listed) if options.parents_first else {}
-    holds = agent.hold(found) if agent is not None and found else [None] * len(found)
+    holds = agent.plan(found) if agent is not None and found else [None] * len(found)
     planned = []
     for one, held in zip(found, holds, strict=True):
         if held is not None and not held.records:

@@ -11,21 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kinesis_ds.agent.interface import Agents
+    from kinesis_ds.reader.fallbacks import Fallbacks
     from kinesis_ds.reader.open_stream import OpenStream
 
 
 def progress_report(
-    base: SourceOffset, streams: Mapping[str, OpenStream], agents: Agents, *, several: bool
+    base: SourceOffset,
+    streams: Mapping[str, OpenStream],
+    agents: Agents,
+    fallbacks: Fallbacks,
+    *,
+    several: bool,
 ) -> dict[str, Any]:
     """Return an offset, how far behind reading is (``lag``), and ``counters`` of some shards.
 
-    The offset says up to where each shard has been read. The counters are those of the shards that
-    are furthest behind.
+    The offset says up to where each shard has been read, and ``ranges`` counts the ranges that
+    tasks read, by where from. The counters are those of the shards that are furthest behind.
 
     Args:
         base: The end of the last batch.
         streams: The open streams, by ARN.
         agents: What reads them.
+        fallbacks: Counts the ranges that tasks read from Kinesis.
         several: The query reads more than one stream, so the shards' names need the stream.
     """
     known = {
@@ -35,7 +42,8 @@ def progress_report(
     }
     shards = shard_counters(streams.values(), several=several)
     behind = [s["millis_behind"] for s in shards.values() if s["state"] != "ended"]
-    pool = agents.statistics()["pool"]
+    found = agents.statistics()
+    pool = found["pool"]
     return {
         **encode_offset(SourceOffset(known)),
         "lag": {
@@ -46,6 +54,7 @@ def progress_report(
             "bufferedRecords": pool["used_records"],
             "bufferedBytes": pool["used_bytes"],
         },
+        "ranges": fallbacks.counters(found),
         "counters": reported(shards),
     }
 

@@ -161,14 +161,15 @@ class _AgentProcess:
             return {
                 "pid": os.getpid(),
                 "pool": asdict(self._host.pool.statistics()),
+                "ranges": self._host.fetch_counts.counters(),
                 "agents": {str(n): agent.statistics() for n, agent in self._agents.items()},
             }
         agent = self._agents.get(getattr(question, "agent", -1))
         if agent is None:
             return None
         match question:
-            case messages.Hold(_, _, ranges, limits):
-                return agent.hold(ranges, limits)
+            case messages.Hold(_, _, ranges, limits, planned):
+                return agent.plan(ranges) if planned else agent.hold(ranges, limits)
             case messages.Targets(_, _, until_ms, host_ms):
                 return agent.targets(until_ms, host_ms)
         raise AgentError(f"An agent process was asked {type(question).__name__}.")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.ranges import ShardRange
     from kinesis_ds.plan.shards import Shard
 
-CONTROL_VERSION = 2
+CONTROL_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,14 @@ class Hold(Question):
 
     Attributes:
         limits: One for each range; empty when no range has limits.
+        planned: True if tasks will fetch what is held, so that it is counted whether they do.
     """
 
     answer: ClassVar[forms.Form] = forms.HELD
     agent: int
     ranges: tuple[ShardRange, ...] = field(metadata={"form": forms.RANGES})
     limits: tuple[Limits, ...] = field(metadata={"form": forms.LIMITS})
+    planned: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ class Targets(Question):
 
 @dataclass(frozen=True)
 class Statistics(Question):
-    """Ask for the counters of the process. Answer: ``pid``, ``pool`` (what all buffers share) and
-    ``agents`` (by agent number as text, by shard id, the counters).
+    """Ask for the counters of the process. Answer: ``pid``, ``pool`` (what all buffers share),
+    ``ranges`` (how many planned ranges had which outcome) and ``agents`` (by agent number as text, by shard id, the counters).
     """
 
 
