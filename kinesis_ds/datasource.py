@@ -30,10 +30,12 @@ class KinesisDataSource(DataSource):
         return source_ddl(metadata=parse_read_options(self.options, None).metadata)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kinesis_ds.agent.listening import check_host  # noqa: PLC0415
         from kinesis_ds.reader.stream import KinesisStreamReader  # noqa: PLC0415
 
         options = parse_read_options(self.options, "stream")
         check_source_schema(schema, metadata=options.metadata)
+        check_host(options.agent_host)
         return KinesisStreamReader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

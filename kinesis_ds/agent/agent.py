@@ -137,7 +137,13 @@ class ShardAgent:
         self._lock = threading.Lock()
         self._runners: dict[str, ShardRunner] = {}
         self._fetches = Fetches(host.fetch_counts)
-        self._server = RangeServer(options.host, self._served, self._fetches)
+        self._server = RangeServer(
+            options.host,
+            self._served,
+            self._fetches,
+            advertised_host=options.advertised_host,
+            ports=(options.first_port, options.last_port),
+        )
         self._contention = Contention(consumer_name(options.consumer_arn))
         self._closed = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,9 @@ class AgentOptions:
         idle_timeout_s: A subscription whose buffer has been full for so many seconds is given back.
         fail_on_data_loss: Fail when records are gone before they were read; if False, warn.
         host: Address that the agent serves ranges on.
+        advertised_host: Address at which tasks reach it; empty where that is ``host``.
+        first_port: First port that it may serve on; 0 for any port.
+        last_port: Last port that it may serve on; 0 for any port.
         silence_s: A subscription on which nothing came for so many seconds is broken off.
         polling: How shards are polled; None when they are subscribed to.
         retention_s: How long the stream keeps records, in seconds; None where that is not known.
@@ -53,6 +56,18 @@ class AgentOptions:
     retention_s: float | None = None
     deaggregate: bool = True
     metadata: bool = False
+    advertised_host: str = ""
+    first_port: int = 0
+    last_port: int = 0
+
+    def part(self, number: int, count: int) -> AgentOptions:
+        """Return the options for one of ``count`` processes: each has ports of its own."""
+        if not self.first_port:
+            return self
+        ports = self.last_port - self.first_port + 1
+        first = self.first_port + number * ports // count
+        end = self.first_port + (number + 1) * ports // count
+        return replace(self, first_port=first, last_port=end - 1)
 
 
 @dataclass(frozen=True)

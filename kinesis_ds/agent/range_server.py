@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import flight
 
-from kinesis_ds.agent.fetches import Fetches, Outcome
+from kinesis_ds.agent.fetches import FetchCounts, Fetches, Outcome
+from kinesis_ds.agent.listening import find_port
 from kinesis_ds.errors import KinesisConnectorError
 from kinesis_ds.plan.ticket import AgentAddress, decode_ticket
 from kinesis_ds.wire.schema import RECORD_SCHEMA
@@ -37,23 +38,36 @@ class RangeServer:
     Args:
         host: Address to listen on.
         buffer: Returns the buffer of a shard id; raises AgentError for a shard that is not here.
-        fetches: Is told which ranges were fetched.
+        fetches: Is told which ranges were fetched; None where nobody wants to know.
+        advertised_host: Address at which tasks reach it; empty where that is ``host``.
+        ports: The first and the last port to listen on; zeros for any.
+
+    Raises:
+        OptionError: It cannot listen there.
 
     Attributes:
         address: Where it listens, with the token.
     """
 
     def __init__(
-        self, host: str, buffer: Callable[[str], ShardBuffer], fetches: Fetches
+        self,
+        host: str,
+        buffer: Callable[[str], ShardBuffer],
+        fetches: Fetches | None = None,
+        *,
+        advertised_host: str = "",
+        ports: tuple[int, int] = (0, 0),
     ) -> None:
         token = secrets.token_urlsafe(32)
         self._server = _Server(
-            f"grpc://{_bracketed(host)}:0", middleware={"token": _TokenCheck(token)}
+            f"grpc://{_bracketed(host)}:{find_port(host, *ports)}",
+            middleware={"token": _TokenCheck(token)},
         )
         self._server.buffer = buffer
-        self._server.fetches = fetches
+        self._server.fetches = fetches or Fetches(FetchCounts())
         self._server.closing = threading.Event()
-        self.address = AgentAddress(f"grpc://{_bracketed(host)}:{self._server.port}", token)
+        reached = _bracketed(advertised_host or host)
+        self.address = AgentAddress(f"grpc://{reached}:{self._server.port}", token)
         logger.info("agent listens uri=%s", self.address.uri)
 
     def close(self) -> None:

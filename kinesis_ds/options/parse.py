@@ -82,6 +82,8 @@ def parse_read_options(raw: Mapping[str, str], kind: Kind | None = None) -> Read
         discovery_interval_s=v["shardFetchInterval"],
         idle_timeout_s=v["subscriptionIdleTimeout"],
         agent_host=v["agentHost"],
+        agent_advertised_host=v["agentAdvertisedHost"] or v["agentHost"],
+        agent_ports=v["agentPort"] or (0, 0),
         diagnostics_dir=v["diagnosticsDirectory"],
         without_effect=options.without_effect_texts(),
     )

@@ -82,6 +82,8 @@ class ReadOptions:
         discovery_interval_s: Seconds between two refreshes of the list of shards.
         idle_timeout_s: Close a subscription whose buffer has been full for so many seconds.
         agent_host: The address on the driver at which the shard agent listens.
+        agent_advertised_host: The address at which read tasks reach it.
+        agent_ports: The first and the last port at which it may listen; zeros for any port.
         diagnostics_dir: The directory into which counters are written; None to write none.
         without_effect: The options that have no effect on this query, each with the reason.
     """
@@ -112,6 +114,8 @@ class ReadOptions:
     discovery_interval_s: float
     idle_timeout_s: float
     agent_host: str
+    agent_advertised_host: str
+    agent_ports: tuple[int, int]
     diagnostics_dir: str | None
     without_effect: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kinesis_ds.options.option import Kind
 
 _MAX_NAME_CHARS = 128
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104  # refused, not listened on
 
 
 def access_problems(options: GivenOptions, *, needs_stream: bool = True) -> Iterator[str]:
@@ -56,6 +57,7 @@ def reading_problems(options: GivenOptions, kind: Kind | None) -> Iterator[str]:
             "transport is http2, and endpoint is without TLS; give an https:// endpoint or leave "
             "transport out"
         )
+    yield from _agent_address(options)
     yield from _positions(options, kind)
 
 
@@ -132,6 +134,29 @@ def _consumers(options: GivenOptions) -> Iterator[str]:
             of = consumer.split("/consumer/")[0]
             if not same_stream(of, stream):
                 yield f"the consumer {consumer} belongs to another stream than {stream}"
+
+
+def _agent_address(options: GivenOptions) -> Iterator[str]:
+    v = options.values
+    if v["agentHost"] in _ALL_ADDRESSES and not v["agentAdvertisedHost"]:
+        yield (
+            f"agentHost is {v['agentHost']}, to which no task can connect; give an address of the "
+            "driver, or agentAdvertisedHost too"
+        )
+    if v["agentAdvertisedHost"] in _ALL_ADDRESSES:
+        yield (
+            f"agentAdvertisedHost is {v['agentAdvertisedHost']}, to which no task can connect; "
+            "give the address by which executors reach the driver"
+        )
+    if v["agentPort"] and v["agentProcesses"]:
+        first, last = v["agentPort"]
+        streams = max(1, len(named_streams(v)))
+        needed, given = v["agentProcesses"] * streams, last - first + 1
+        if given < needed:
+            yield (
+                f"agentPort has {given} port{'s' if given > 1 else ''}, and the query needs "
+                f"{needed}: one for each stream in each agent process"
+            )
 
 
 def _positions(options: GivenOptions, kind: Kind | None) -> Iterator[str]:

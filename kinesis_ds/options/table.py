@@ -323,11 +323,25 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _streaming(
         "agentHost",
-        kinds.text,
+        kinds.host,
         "Address of the driver on which the shard agent listens and to which read tasks "
         "connect. With the default, only tasks on the driver's machine reach it; all others "
-        "read their ranges from Kinesis.",
+        "read their ranges from Kinesis. `0.0.0.0` listens on all addresses; it needs "
+        "`agentAdvertisedHost`.",
         default="127.0.0.1",
+    ),
+    _streaming(
+        "agentAdvertisedHost",
+        kinds.host,
+        "Address to which read tasks connect, if it is another one than `agentHost`, as behind "
+        "a network address translation.",
+    ),
+    _streaming(
+        "agentPort",
+        kinds.ports,
+        "Port on which the shard agent listens, or a range of ports as `40000-40009`. Each "
+        "stream of the query needs one, in each agent process. By default the system picks "
+        "free ports.",
     ),
     # --- writing
     _writing(

@@ -7,6 +7,8 @@ unit". Positions have a module of their own, :mod:`kinesis_ds.options.positions`
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -47,6 +49,27 @@ session_name = pattern(r"[A-Za-z0-9_+=,.@-]{2,64}", "2 to 64 letters, digits or 
 
 def endpoint(value: str) -> str:
     return url(value).rstrip("/")
+
+
+def host(value: str) -> str:
+    """Parse a host name or an IP address; an IPv6 address may stand in brackets."""
+    bare = value.strip()
+    inner = bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare
+    if ":" in inner:
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.IPv6Address(inner))
+    elif re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", bare):
+        return bare
+    raise ValueError("a host name or an IP address, without a port")
+
+
+def ports(value: str) -> tuple[int, int]:
+    """Parse a port, or a range of ports ``first-last``, to its first and last port."""
+    match = re.fullmatch(r"\s*([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?\s*", value)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first <= last <= 65535:
+        raise ValueError("a port from 1 to 65535, or a range as 40000-40009")
+    return first, last
 
 
 T = TypeVar("T")

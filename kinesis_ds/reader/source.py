@@ -13,6 +13,7 @@ from kinesis_ds.observe.counters_file import StatisticsFile
 from kinesis_ds.plan.loss import stream_recreated
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset
 from kinesis_ds.plan.start import ShardPositions, pin_now_ms
+from kinesis_ds.reader.fallbacks import Fallbacks
 from kinesis_ds.reader.open_stream import OpenStream
 from kinesis_ds.reader.progress import shard_counters
 from kinesis_ds.reader.source_stream import SourceStream, look_up
@@ -44,6 +45,7 @@ class Source:
     Attributes:
         open: The streams that are being read, by ARN.
         several: True if the query reads more than one stream.
+        fallbacks: Counts the ranges that tasks read from Kinesis.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Source:
     ) -> None:
         self.open: dict[str, OpenStream] = {}
         self.several = len(options.streams) > 1
+        self.fallbacks = Fallbacks(options.agent_advertised_host, clock)
         self._options = options
         self._clock = clock
         self._new_network = new_network
@@ -110,6 +113,7 @@ class Source:
             found["consumer"] = streams[0].consumer
         if agents is not None:
             found.update(agents.statistics())
+            found["ranges"] = self.fallbacks.counters(found)
             found["shards"] = shard_counters(self.open.values(), several=self.several)
         return found
 

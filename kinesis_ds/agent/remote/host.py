@@ -21,12 +21,13 @@ from kinesis_ds.agent.remote.open_calls import OpenCalls
 from kinesis_ds.agent.remote.outbox import Outbox
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.errors import AgentError, KinesisConnectorError, unexpected
+from kinesis_ds.errors import AgentError, KinesisConnectorError, OptionError, unexpected
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
+    from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
 
@@ -120,15 +121,11 @@ class _AgentProcess:
         """
         match message:
             case messages.OpenAgent(number, options):
-                agent = ShardAgent(
-                    options,
-                    self._host,
-                    self._network,
-                    self._clock,
-                    functools.partial(self._diagnose, number),
-                    functools.partial(self._outbox.put, messages.Changed(number)),
-                    lambda shard_id: functools.partial(self._outbox.moved, number, shard_id),
-                )
+                try:
+                    agent = self._opened(number, options)
+                except OptionError as exc:  # another process could not listen there either
+                    self._outbox.put(messages.Failed(exc))
+                    return
                 self._agents[number] = agent
                 self._outbox.put(messages.Opened(number, agent.address.uri, agent.address.token))
             case messages.CloseAgent(number):
@@ -155,6 +152,17 @@ class _AgentProcess:
                 self._outbox.put(answer)
             case _:
                 raise AgentError(f"An agent process was told {type(message).__name__}.")
+
+    def _opened(self, number: int, options: AgentOptions) -> ShardAgent:
+        return ShardAgent(
+            options,
+            self._host,
+            self._network,
+            self._clock,
+            functools.partial(self._diagnose, number),
+            functools.partial(self._outbox.put, messages.Changed(number)),
+            lambda shard_id: functools.partial(self._outbox.moved, number, shard_id),
+        )
 
     def _answer(self, question: messages.Question) -> Any:
         if isinstance(question, messages.Statistics):

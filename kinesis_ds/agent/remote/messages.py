@@ -178,7 +178,8 @@ class Targets(Question):
 @dataclass(frozen=True)
 class Statistics(Question):
     """Ask for the counters of the process. Answer: ``pid``, ``pool`` (what all buffers share),
-    ``ranges`` (how many planned ranges had which outcome) and ``agents`` (by agent number as text, by shard id, the counters).
+    ``ranges`` (how many planned ranges had which outcome) and ``agents`` (by agent number as text,
+    by shard id, the counters).
     """
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from kinesis_ds.agent.fetches import FetchCounts
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.child import COMMAND, Patience, require_sockets
 from kinesis_ds.agent.remote.placement import least_loaded, shares
@@ -55,6 +56,7 @@ class AgentProcesses:
 
     Attributes:
         news, moved: As :class:`~kinesis_ds.agent.interface.Agents` says.
+        count: How many processes there are.
         failure: Why no process is started any more; None while they are.
 
     Raises:
@@ -74,6 +76,7 @@ class AgentProcesses:
         require_sockets()
         self.news = threading.Event()
         self.moved = threading.Event()
+        self.count = count
         self.failure: KinesisConnectorError | None = None
         self._network = network
         self._patience = patience or Patience()
@@ -109,7 +112,7 @@ class AgentProcesses:
         return self._network.run(add(), _CONTROL_TIMEOUT_S, f"Opening stream {options.stream}")
 
     def statistics(self) -> dict[str, Any]:
-        """Return the sums over the buffers of all processes, and the counters of each process.
+        """Return the sums over all processes, and the counters of each process.
 
         Peaks are summed too, though they may have come at different times.
         """
@@ -117,6 +120,10 @@ class AgentProcesses:
         pools = {s.number: _pool(counters[s.number], s.launch) for s in self._supervisors}
         return {
             "pool": {key: sum(pool[key] for pool in pools.values()) for key in _POOL},
+            "ranges": {
+                key: sum(found.get("ranges", {}).get(key, 0) for found in counters.values())
+                for key in FetchCounts().counters()
+            },
             "processes": [
                 {
                     "pid": child.pid if (child := supervisor.child) is not None else None,

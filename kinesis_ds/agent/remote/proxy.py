@@ -99,7 +99,8 @@ class RemoteAgent:
 
     def begin(self, process: int) -> None:
         """Send a process that has been started its shards, each with where it is committed."""
-        self.processes.send(process, messages.OpenAgent(self.number, self.options))
+        options = self.options.part(process, self.processes.count)
+        self.processes.send(process, messages.OpenAgent(self.number, options))
         with self._lock:
             theirs = [s for s in self._shards.values() if s.process == process]
         for found in theirs:
@@ -191,6 +192,15 @@ class RemoteAgent:
         self, ranges: Sequence[ShardRange], limits: Sequence[Limits] = ()
     ) -> list[Held | None]:
         """Return how much is held of each range, within its limits; None where not all of it is."""
+        return self._ask_hold(ranges, limits, planned=False)
+
+    def plan(self, ranges: Sequence[ShardRange]) -> list[Held | None]:
+        """Do the same as ``hold``, and count later whether tasks fetched what is held."""
+        return self._ask_hold(ranges, (), planned=True)
+
+    def _ask_hold(
+        self, ranges: Sequence[ShardRange], limits: Sequence[Limits], *, planned: bool
+    ) -> list[Held | None]:
         mine: dict[int, list[int]] = {}
         with self._lock:
             for i, wanted in enumerate(ranges):
@@ -204,6 +214,7 @@ class RemoteAgent:
                     self.number,
                     tuple(ranges[i] for i in indexes),
                     tuple(limits[i] for i in indexes) if limits else (),
+                    planned,
                 )
                 for process, indexes in mine.items()
             }

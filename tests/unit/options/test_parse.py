@@ -70,6 +70,8 @@ def test_defaults_of_a_source() -> None:
         discovery_interval_s=10.0,
         idle_timeout_s=30.0,
         agent_host="127.0.0.1",
+        agent_advertised_host="127.0.0.1",
+        agent_ports=(0, 0),
         diagnostics_dir=None,
     )
 

@@ -419,3 +419,37 @@ def test_contradictions_come_with_all_other_problems() -> None:
     ):
         assert problem in said
     assert "hush" not in said
+
+
+# --- the agent's address ------------------------------------------------------------------------
+
+
+def test_the_address_of_the_agent() -> None:
+    """Tasks connect to where it listens, unless another address is given."""
+    assert read().agent_advertised_host == "127.0.0.1"
+    assert read(agentHost="[fe80::1]", agentPort="4040").agent_host == "fe80::1"
+    options = read(agentHost="0.0.0.0", agentAdvertisedHost="driver.example", agentPort="40-49")  # noqa: S104
+    assert (options.agent_host, options.agent_advertised_host) == ("0.0.0.0", "driver.example")  # noqa: S104
+    assert options.agent_ports == (40, 49)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"agentHost": "0.0.0.0"}, "agentHost is 0.0.0.0, to which no task can connect"),  # noqa: S104
+        ({"agentHost": "::"}, "agentHost is ::, to which no task can connect"),
+        ({"agentAdvertisedHost": "[::]"}, "agentAdvertisedHost is ::, to which no task"),
+        ({"agentHost": "driver:4040"}, "expected a host name or an IP address, without a port"),
+        ({"agentHost": "grpc://driver"}, "expected a host name or an IP address"),
+        ({"agentPort": "0"}, "expected a port from 1 to 65535, or a range as 40000-40009"),
+        ({"agentPort": "50-40"}, "expected a port from 1 to 65535"),
+        ({"agentPort": "70000"}, "expected a port from 1 to 65535"),
+        (
+            {"agentPort": "4040-4042", "agentProcesses": "2", "streamName": "a,b"},
+            "agentPort has 3 ports, and the query needs 4: one for each stream in each agent",
+        ),
+    ],
+)
+def test_an_address_that_no_task_could_use(options: dict[str, str], said: str) -> None:
+    """Before the query starts, with what to give instead."""
+    assert said in refusal({"streamName": "orders", **options})

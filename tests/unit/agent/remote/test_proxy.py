@@ -26,6 +26,7 @@ class Scripted:
     """Two processes that say what they are told to."""
 
     def __init__(self) -> None:
+        self.count = 2
         self.failure: KinesisConnectorError | None = None
         self.sent: list[tuple[int, messages.Message]] = []
         self.asked: list[dict[int, messages.Question]] = []
