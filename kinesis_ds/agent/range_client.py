@@ -39,11 +39,11 @@ def stream_range(
     )
     ticket = flight.Ticket(encode_ticket(shard_id, start, end))
     try:
-        reader = _clients.get(address.uri).do_get(ticket, options)
+        reader = _clients.get(address).do_get(ticket, options)
         for chunk in reader:
             yield chunk.data
     except (flight.FlightError, pa.ArrowException, OSError) as exc:
-        _clients.drop(address.uri)
+        _clients.drop(address)
         raise AgentError(
             f"The agent at {address.uri} did not serve shard {shard_id}: {_first_line(exc)}"
         ) from exc
@@ -54,26 +54,31 @@ class _Clients:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._clients: dict[str, flight.FlightClient] = {}
+        self._clients: dict[AgentAddress, flight.FlightClient] = {}
 
-    def get(self, uri: str) -> flight.FlightClient:
+    def get(self, address: AgentAddress) -> flight.FlightClient:
         if self._pid != os.getpid():
             self._pid, self._clients = os.getpid(), {}
-        client = self._clients.pop(uri, None) or flight.connect(uri)
-        self._clients[uri] = client  # most recently used last
+        client = self._clients.pop(address, None) or _connect(address)
+        self._clients[address] = client  # most recently used last
         while len(self._clients) > _KEPT_CLIENTS:
             self.drop(next(iter(self._clients)))
         return client
 
-    def drop(self, uri: str) -> None:
-        client = self._clients.pop(uri, None)
+    def drop(self, address: AgentAddress) -> None:
+        client = self._clients.pop(address, None)
         if client is not None:
             client.close()
 
     def close(self) -> None:
         if self._pid == os.getpid():
-            for uri in tuple(self._clients):
-                self.drop(uri)
+            for address in tuple(self._clients):
+                self.drop(address)
+
+
+def _connect(address: AgentAddress) -> flight.FlightClient:
+    tls = {"tls_root_certs": address.root_certs.encode()} if address.root_certs else {}
+    return flight.connect(address.uri, **tls)
 
 
 _clients = _Clients()

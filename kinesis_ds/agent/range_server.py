@@ -6,7 +6,7 @@ import hmac
 import logging
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -30,10 +30,14 @@ TOKEN_HEADER = "x-kinesis-ds-token"  # noqa: S105  # the name of a header, no to
 _SMALL_BATCH_BYTES = 256 * 1024
 _MERGED_BATCH_BYTES = 2 * 1024 * 1024
 _SHUTDOWN_S = 2.0
+# What goes through these never leaves the machine. Everything else is encrypted.
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class RangeServer:
     """A Flight server on a port of its own, with a token made for it. Close it when done.
+
+    Beyond the loopback address it speaks TLS only, with a certificate made for it.
 
     Args:
         host: Address to listen on.
@@ -59,15 +63,27 @@ class RangeServer:
         ports: tuple[int, int] = (0, 0),
     ) -> None:
         token = secrets.token_urlsafe(32)
+        reached = advertised_host or host
+        secure = not {host, reached} <= _LOOPBACK
+        tls: dict[str, Any] = {}
+        root_certs = ""
+        if secure:
+            from kinesis_ds.agent.certificate import issue  # noqa: PLC0415  # slow, rarely wanted
+
+            issued = issue(reached)
+            tls["tls_certificates"] = [(issued.chain, issued.key)]
+            root_certs = issued.root
+        scheme = "grpc+tls" if secure else "grpc"
         self._server = _Server(
-            f"grpc://{_bracketed(host)}:{find_port(host, *ports)}",
+            f"{scheme}://{_bracketed(host)}:{find_port(host, *ports)}",
             middleware={"token": _TokenCheck(token)},
+            **tls,
         )
         self._server.buffer = buffer
         self._server.fetches = fetches or Fetches(FetchCounts())
         self._server.closing = threading.Event()
-        reached = _bracketed(advertised_host or host)
-        self.address = AgentAddress(f"grpc://{reached}:{self._server.port}", token)
+        uri = f"{scheme}://{_bracketed(reached)}:{self._server.port}"
+        self.address = AgentAddress(uri, token, root_certs)
         logger.info("agent listens uri=%s", self.address.uri)
 
     def close(self) -> None:

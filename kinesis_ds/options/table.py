@@ -326,7 +326,8 @@ OPTIONS: tuple[Option, ...] = (
         kinds.host,
         "Address of the driver on which the shard agent listens and to which read tasks "
         "connect. With the default, only tasks on the driver's machine reach it; all others "
-        "read their ranges from Kinesis. `0.0.0.0` listens on all addresses; it needs "
+        "read their ranges from Kinesis. Beyond the loopback address the connection is "
+        "encrypted (TLS). `0.0.0.0` listens on all addresses; it needs "
         "`agentAdvertisedHost`.",
         default="127.0.0.1",
     ),

@@ -16,12 +16,14 @@ class AgentAddress:
     """The address of an agent that serves ranges. ``repr`` does not show the token.
 
     Attributes:
-        uri: Arrow Flight location, as ``grpc://host:port``.
+        uri: Arrow Flight location: ``grpc://host:port``, or ``grpc+tls://host:port``.
         token: Proves to the agent that the task may ask it.
+        root_certs: With TLS, the only authority to trust, as PEM; else empty.
     """
 
     uri: str
     token: str = field(repr=False)
+    root_certs: str = field(default="", repr=False)
 
 
 def encode_ticket(shard_id: str, start: Position, end: Position) -> bytes:

@@ -127,7 +127,8 @@ class _AgentProcess:
                     self._outbox.put(messages.Failed(exc))
                     return
                 self._agents[number] = agent
-                self._outbox.put(messages.Opened(number, agent.address.uri, agent.address.token))
+                at = agent.address
+                self._outbox.put(messages.Opened(number, at.uri, at.token, at.root_certs))
             case messages.CloseAgent(number):
                 if (closing := self._agents.pop(number, None)) is not None:
                     closing.close()

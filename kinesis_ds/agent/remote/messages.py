@@ -213,11 +213,13 @@ class Opened(Message):
     Attributes:
         uri: Address of the process's Flight server.
         token: The secret that a task has to show there.
+        root_certs: With TLS, the authority that a task trusts there, as PEM; else empty.
     """
 
     agent: int
     uri: str
     token: str = field(repr=False)
+    root_certs: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

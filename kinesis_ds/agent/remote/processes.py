@@ -231,8 +231,8 @@ class AgentProcesses:
         match message:
             case messages.Moved(_, positions, news):
                 agent.moved(process, positions, news=news)
-            case messages.Opened(_, uri, token):
-                agent.opened(process, AgentAddress(uri, token))
+            case messages.Opened(_, uri, token, root_certs):
+                agent.opened(process, AgentAddress(uri, token, root_certs))
             case messages.Changed():
                 agent.changed()
             case messages.Diagnose(call, _, shard_id):

@@ -45,6 +45,7 @@ MESSAGES = [
     messages.Statistics(1),
     messages.Ready(1, 4711),
     messages.Opened(1, "grpc://127.0.0.1:1", SECRET),
+    messages.Opened(1, "grpc+tls://10.0.0.5:1", SECRET, "an authority"),
     messages.Moved(1, {"s": After(NUMBER, 3), "t": TRIM_HORIZON}, news=False),
     messages.Changed(1),
     messages.Diagnose(7, 1, "s"),
