@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+from typing import Any
 
 from kinesis_ds.errors import OptionError
 
@@ -49,7 +50,7 @@ def find_port(host: str, first: int, last: int) -> int:
         time.sleep(_TRY_EVERY_S)
 
 
-def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
+def _resolved(host: str) -> tuple[socket.AddressFamily, Any]:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as exc:
@@ -57,10 +58,10 @@ def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
             f"agentHost is {host}, and the driver cannot resolve this name: {exc}.",
             "Set agentHost to an address of the driver.",
         ) from exc
-    return family, str(address[0])
+    return family, address
 
 
-def _refusal(family: socket.AddressFamily, address: str, port: int) -> OSError | None:
+def _refusal(family: socket.AddressFamily, address: Any, port: int) -> OSError | None:
     """Return why nobody can listen there; None if one can.
 
     gRPC shares a port with whoever else shares it, and says nothing; a plain socket does not.
@@ -69,7 +70,7 @@ def _refusal(family: socket.AddressFamily, address: str, port: int) -> OSError |
         # Connections that have ended keep a port for minutes, which does not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((address, port))
+            probe.bind((address[0], port, *address[2:]))
         except OSError as exc:
             return exc
     return None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 5.0
+# Until a range has been committed: a query that ends at the tip may commit only one batch.
+_LOOK_FIRST_EVERY_S = 0.2
 
 
 class Fallbacks:
@@ -45,9 +47,9 @@ class Fallbacks:
         now = self._clock.monotonic()
         if self._warned or now < self._look_at:
             return
-        self._look_at = now + _LOOK_EVERY_S
         found = agents.statistics()["ranges"]
         planned, missed = sum(found.values()), found["not_fetched"]
+        self._look_at = now + (_LOOK_EVERY_S if planned else _LOOK_FIRST_EVERY_S)
         # A few may be missed for other reasons, such as an executor that was just lost.
         if missed * 10 > planned:
             self._warned = True
