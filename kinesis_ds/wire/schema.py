@@ -9,6 +9,8 @@ import pyarrow as pa
 from kinesis_ds.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.types import StructType
 
 SOURCE_DDL = (
@@ -59,6 +61,7 @@ _SINK_TYPES = {
     "explicitHashKey": ("string",),
     "stream": ("string",),
 }
+_SINK_NAMES = {name.lower(): name for name in _SINK_TYPES}
 
 
 def source_ddl(*, metadata: bool) -> str:
@@ -101,23 +104,38 @@ def check_source_schema(schema: StructType, *, metadata: bool = False) -> None:
         )
 
 
+def sink_columns(names: Iterable[str]) -> dict[str, int]:
+    """Return where each column that the sink knows stands among these names, whatever their case.
+
+    The Python worker that makes the writer is not told ``spark.sql.caseSensitive``.
+    """
+    known = ((_SINK_NAMES.get(name.lower()), at) for at, name in enumerate(names))
+    return {name: at for name, at in known if name is not None}
+
+
 def check_sink_schema(schema: StructType) -> None:
     """Check the columns of the DataFrame that is to be written.
 
     Raises:
-        SchemaError: Columns are missing, unknown or of a wrong type. The message names them all.
+        SchemaError: Columns are missing, unknown, given twice or of a wrong type. The message names
+            them all.
     """
     problems = []
-    names = [f.name for f in schema.fields]
-    if "data" not in names:
-        problems.append("column data (binary or string) is missing")
+    found: dict[str, str] = {}
     for f in schema.fields:
-        allowed = _SINK_TYPES.get(f.name)
+        name = _SINK_NAMES.get(f.name.lower())
         kind = f.dataType.simpleString()
-        if allowed is None:
+        if name is None:
             problems.append(f"column {f.name} is not one of {', '.join(_SINK_TYPES)}")
-        elif kind not in allowed:
-            problems.append(f"column {f.name} is {kind}, expected {' or '.join(allowed)}")
+        elif name in found:
+            problems.append(f"columns {found[name]} and {f.name} are both the column {name}")
+        elif kind not in _SINK_TYPES[name]:
+            expected = " or ".join(_SINK_TYPES[name])
+            problems.append(f"column {f.name} is {kind}, expected {expected}")
+        if name is not None:
+            found[name] = f.name
+    if "data" not in found:
+        problems.insert(0, "column data (binary or string) is missing")
     if problems:
         raise SchemaError(
             f"The DataFrame cannot be written to Kinesis: {'; '.join(problems)}.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pyarrow as pa
 
 from kinesis_ds.limits import MIB
+from kinesis_ds.wire.schema import sink_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,12 +55,12 @@ def arrow_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[RowSlice]:
             continue
         row_bytes = max(1, batch.nbytes // batch.num_rows)
         rows = max(1, min(_SLICE_ROWS, _SLICE_BYTES // row_bytes))
-        names = batch.schema.names
+        at = sink_columns(batch.schema.names)
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
             yield RowSlice(
-                _values(_bytes_column(part.column("data"))),
-                *(_values(part.column(n)) if n in names else None for n in _OPTIONAL),
+                _values(_bytes_column(part.column(at["data"]))),
+                *(_values(part.column(at[n])) if n in at else None for n in _OPTIONAL),
             )
 
 
@@ -67,10 +68,10 @@ def row_slices(rows: Iterable[Any]) -> Iterator[RowSlice]:
     """Cut Spark rows, all of one schema, into slices of at most 500."""
     rows = iter(rows)
     while part := list(islice(rows, _SLICE_ROWS)):
-        names = part[0].__fields__
+        at = sink_columns(part[0].__fields__)
         yield RowSlice(
-            [_as_bytes(row["data"]) for row in part],
-            *([row[n] for row in part] if n in names else None for n in _OPTIONAL),
+            [_as_bytes(row[at["data"]]) for row in part],
+            *([row[at[n]] for row in part] if n in at else None for n in _OPTIONAL),
         )
 
 

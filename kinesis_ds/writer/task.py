@@ -13,7 +13,7 @@ from pyspark.taskcontext import TaskContext
 from kinesis_ds.errors import InternalError, KinesisConnectorError
 from kinesis_ds.limits import PUT_RECORDS_MAX_RECORDS
 from kinesis_ds.options.parse import parse_write_options
-from kinesis_ds.wire.schema import check_sink_schema
+from kinesis_ds.wire.schema import check_sink_schema, sink_columns
 from kinesis_ds.writer import registry
 from kinesis_ds.writer.inflight import InFlightWindow
 from kinesis_ds.writer.results import ShardWrites, WritesByShard, merge
@@ -92,7 +92,7 @@ def check(raw_options: Mapping[str, str], schema: StructType) -> WriteOptions:
         OptionError: Naming every problem of the options.
         SchemaError: Naming every problem of the columns.
     """
-    options = parse_write_options(raw_options, routed="stream" in schema.names)
+    options = parse_write_options(raw_options, routed="stream" in sink_columns(schema.names))
     check_sink_schema(schema)
     return options
 

@@ -165,6 +165,20 @@ def test_sink_takes_data_with_or_without_keys(schema: StructType) -> None:
     check_sink_schema(schema)
 
 
+def test_the_names_of_a_sink_schema_have_no_case() -> None:
+    """Spark's column names have no case by default, and SQL that shouts is common."""
+    check_sink_schema(struct(DATA=StringType(), PARTITIONKEY=StringType(), Stream=StringType()))
+
+
+@pytest.mark.parametrize("other", ["data", "DATA"])
+def test_two_columns_of_one_name_are_refused(other: str) -> None:
+    """A session with spark.sql.caseSensitive has room for both, the sink does not."""
+    schema = StructType([StructField("data", BinaryType()), StructField(other, StringType())])
+
+    with pytest.raises(SchemaError, match=f"columns data and {other} are both the column data"):
+        check_sink_schema(schema)
+
+
 def test_all_problems_of_a_sink_schema_come_together() -> None:
     """One error names the missing, the unknown and the mistyped columns."""
     schema = struct(partitionKey=IntegerType(), value=StringType(), explicitHashKey=LongType())

@@ -243,3 +243,14 @@ def test_rows_give_the_same_columns_as_arrow() -> None:
     rows = [Row(data=bytearray(b"a"), partitionKey="k"), Row(data=None, partitionKey=None)]
 
     assert list(row_slices(rows)) == [RowSlice([b"a", None], ["k", None], None)]
+
+
+def test_columns_are_found_whatever_their_case() -> None:
+    """The check of the schema takes DATA, so both kinds of rows have to find it."""
+    wanted = [RowSlice([b"a"], ["k"], None, ["orders"])]
+    batch = pa.record_batch({"DATA": [b"a"], "Stream": ["orders"], "PARTITIONKEY": ["k"]})
+
+    assert list(arrow_slices([batch])) == wanted
+    assert (
+        list(row_slices([Row(DATA=bytearray(b"a"), Stream="orders", PARTITIONKEY="k")])) == wanted
+    )

@@ -195,6 +195,13 @@ def test_a_wrong_schema_is_refused_before_anything_runs() -> None:
         make_stream_writer({"streamName": "s"}, schema)
 
 
+def test_a_column_names_the_streams_whatever_its_case() -> None:
+    """Rows that name their stream in STREAM need no streamName either."""
+    columns = StructType([StructField(name, StringType()) for name in ("DATA", "STREAM")])
+
+    assert "stream=None" in repr(make_stream_writer({"region": "eu-west-1"}, columns))
+
+
 def test_the_writer_pickles_and_shows_no_secret(server: Server) -> None:
     """It travels to the executors as a pickle and to logs as a repr."""
     original = writer(server)
