@@ -7,8 +7,8 @@
         kinesis.put("orders", b"one", b"two")
         stream = spark.readStream.format("kinesis").options(**kinesis.options("orders")).load()
 
-It listens on 127.0.0.1 only, accepts any credentials, keeps its records in memory, and ends with
-the block. ``python -m kinesis_ds.testing`` starts one from a shell. The contract suite in
+It listens on 127.0.0.1 by default, accepts any credentials, keeps its records in memory, and ends
+with the block. ``python -m kinesis_ds.testing`` starts one from a shell. The contract suite in
 ``integration/contract`` holds it against other servers.
 
 Needs the extra ``kinesis-ds[testing]``.

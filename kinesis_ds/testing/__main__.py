@@ -1,4 +1,4 @@
-"""``python -m kinesis_ds.testing``: run the double on 127.0.0.1 until Ctrl-C."""
+"""``python -m kinesis_ds.testing``: run the double until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from kinesis_ds.testing.clock import ScaledClock
+from kinesis_ds.testing.errors import ServiceError
 from kinesis_ds.testing.faults import load_faults
+from kinesis_ds.testing.host import LOOPBACK
 from kinesis_ds.testing.replay import Replay
 from kinesis_ds.testing.server import KinesisServer
 from kinesis_ds.testing.settings import Settings
@@ -19,11 +21,24 @@ from kinesis_ds.testing.settings import Settings
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m kinesis_ds.testing",
-        description="A Kinesis on 127.0.0.1 with the service's rules and limits. Its records are "
-        "kept in memory and gone with it.",
+        description="A Kinesis on this machine with the service's rules and limits. It keeps "
+        "its records in memory only.",
     )
     parser.add_argument(
         "--port", type=int, default=4568, help="port of HTTP/1.1 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--host",
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help="IP address to listen on: one of loopback, or of this process's own network namespace "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--exposed",
+        action="store_true",
+        help="allow a --host that other machines may reach; anybody who does can read and write "
+        "its streams",
     )
     parser.add_argument(
         "--tls", action="store_true", help="also serve HTTP/2 and HTTP/1.1 with TLS"
@@ -32,6 +47,7 @@ def _arguments() -> argparse.Namespace:
         "--stream",
         action="append",
         default=[],
+        type=_name_and_shards,
         metavar="NAME[:SHARDS]",
         help="create this stream; may be given several times",
     )
@@ -47,6 +63,7 @@ def _arguments() -> argparse.Namespace:
         "--swallow",
         action="append",
         default=[],
+        type=_name_and_shards,
         metavar="NAME[:SHARDS]",
         help="create a stream that acknowledges what is put into it as fast as it comes, and keeps "
         "nothing (for benchmarks)",
@@ -83,23 +100,26 @@ def main() -> int:
             faults=faults,
             port=arguments.port,
             tls=arguments.tls,
+            host=arguments.host,
+            exposed=arguments.exposed,
         ).start()
+    except ValueError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
     except OSError as exc:
-        sys.stderr.write(f"port {arguments.port} cannot be had: {exc}\n")
+        sys.stderr.write(f"port {arguments.port} at {arguments.host} cannot be had: {exc}\n")
         return 1
     try:
         _say(f"Kinesis at {server.endpoint} (region {settings.region}; any credentials)")
         if arguments.tls:
             _say(f"       and {server.tls_endpoint} (AWS_CA_BUNDLE={server.ca_file})")
-        for wanted in arguments.stream:
-            name, _, shards = wanted.partition(":")
-            server.create_stream(name, int(shards or 1))
+        for name, shards in arguments.stream:
+            server.create_stream(name, shards)
             _say(f"stream {name}: {len(server.open_shards(name))} shards")
-        for wanted in arguments.swallow:
-            name, _, shards = wanted.partition(":")
-            server.create_stream(name, int(shards or 1))
+        for name, shards in arguments.swallow:
+            server.create_stream(name, shards)
             server.swallow(name)
-            _say(f"stream {name}: {shards or 1} shards that keep nothing, at wire speed")
+            _say(f"stream {name}: {shards} shards that keep nothing, at wire speed")
         for wanted in arguments.replay:
             name, shards, megabytes, record_bytes = wanted.split(":")
             server.create_stream(name, int(shards))
@@ -114,9 +134,20 @@ def main() -> int:
             Counter((call.target.operation, call.outcome) for call in server.calls).items()
         ):
             _say(f"{count:8d}  {operation}  {outcome}")
+    except ServiceError as exc:  # of what it was asked to create
+        sys.stderr.write(f"stream {name}: {exc}\n")
+        return 1
     finally:
         server.stop()
     return 0
+
+
+def _name_and_shards(text: str) -> tuple[str, int]:
+    name, _, shards = text.partition(":")
+    try:
+        return name, int(shards or 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME[:SHARDS]") from None
 
 
 def _until_input_ends(stop: threading.Event) -> None:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from kinesis_ds.testing.http import Handler
     from kinesis_ds.testing.http2 import Http2Protocol
 
-HOST = "127.0.0.1"
 # How many seconds requests under way have when the listener closes; 0 would mean for ever.
 _GRACE_S = 0.05
 
 
 class Listener:
-    """Listens on 127.0.0.1, and may close and open again on the same ports. Use it on one loop.
+    """Listens on one address, and may close and open again on the same ports. Use it on one loop.
 
     Args:
         handler: Answers each request.
+        host: The IP address to listen on.
         port: Port of HTTP/1.1 without TLS; 0 for a free one.
         tls: Also listen with TLS, on a free port.
 
@@ -34,7 +34,8 @@ class Listener:
         tls_port: The port with TLS, once it was open; else 0.
     """
 
-    def __init__(self, handler: Handler, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, handler: Handler, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self._host = host
         self.port = port
         self.tls_port = 0
         self._handler = handler
@@ -51,11 +52,13 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         self._http1 = http1_protocol(self._handler)
-        plain = await loop.create_server(self._http1, HOST, self.port)
+        plain = await loop.create_server(self._http1, self._host, self.port)
         self.port = plain.sockets[0].getsockname()[1]
         self._servers = [plain]
         if self._tls is not None:
-            secure = await loop.create_server(self._by_alpn, HOST, self.tls_port, ssl=self._tls)
+            secure = await loop.create_server(
+                self._by_alpn, self._host, self.tls_port, ssl=self._tls
+            )
             self.tls_port = secure.sockets[0].getsockname()[1]
             self._servers.append(secure)
 

@@ -1,4 +1,4 @@
-"""The double as a server on 127.0.0.1, on its own thread: what a test starts and talks to."""
+"""The double as a server on this machine, on its own thread: what a test starts and talks to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from kinesis_ds.testing.clock import ScaledClock, ServerClock
-from kinesis_ds.testing.listener import HOST
+from kinesis_ds.testing.host import LOOPBACK, checked_host, in_url
 from kinesis_ds.testing.server_thread import ServerThread
 from kinesis_ds.testing.settings import Settings
 from kinesis_ds.testing.swallowing import Swallow
@@ -46,6 +46,13 @@ class KinesisServer:
         faults: What is to go wrong.
         port: The port of HTTP/1.1; 0 for a free one.
         tls: Also listen with TLS, where a client may choose HTTP/2 or HTTP/1.1 by ALPN.
+        host: The IP address to listen on: one of loopback, or one of this process's own network
+            namespace.
+        exposed: Listen on any other address too, although other machines may then reach it.
+
+    Raises:
+        ValueError: ``host`` is no IP address, or may be reached from elsewhere and is not
+            ``exposed``.
 
     Attributes:
         settings: The settings that were given.
@@ -60,10 +67,13 @@ class KinesisServer:
         faults: Sequence[Fault] = (),
         port: int = 0,
         tls: bool = False,
+        host: str = LOOPBACK,
+        exposed: bool = False,
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock or ScaledClock()
-        self._thread = ServerThread(self.settings, self.clock, faults, port, tls)
+        self._host = checked_host(host, exposed=exposed)
+        self._thread = ServerThread(self.settings, self.clock, faults, host, port, tls)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -100,14 +110,14 @@ class KinesisServer:
     @property
     def endpoint(self) -> str:
         """The URL without TLS: HTTP/1.1."""
-        return f"http://{HOST}:{self._thread.port}"
+        return f"http://{in_url(self._host)}:{self._thread.port}"
 
     @property
     def tls_endpoint(self) -> str:
         """The URL with TLS: HTTP/2 or HTTP/1.1, as the client prefers."""
         if not self._thread.tls:
             raise RuntimeError("start it with tls=True")
-        return f"https://{HOST}:{self._thread.tls_port}"
+        return f"https://{in_url(self._host)}:{self._thread.tls_port}"
 
     @property
     def ca_file(self) -> Path:

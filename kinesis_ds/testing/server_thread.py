@@ -11,7 +11,7 @@ from kinesis_ds.testing.account import Account
 from kinesis_ds.testing.certificate import Certificate
 from kinesis_ds.testing.clock import Changes
 from kinesis_ds.testing.endpoint import Endpoint
-from kinesis_ds.testing.listener import HOST, Listener
+from kinesis_ds.testing.listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -29,6 +29,7 @@ class ServerThread:
 
     Args:
         faults: What is to go wrong from the start.
+        host: The IP address to listen on.
         port: The port of HTTP/1.1; 0 for a free one.
         tls: Also listen with TLS.
 
@@ -42,6 +43,7 @@ class ServerThread:
         settings: Settings,
         clock: ServerClock,
         faults: Sequence[Fault],
+        host: str,
         port: int,
         tls: bool,
     ) -> None:
@@ -50,6 +52,7 @@ class ServerThread:
         self._settings = settings
         self._clock = clock
         self._first_faults = tuple(faults)
+        self._host = host
         self._port = port
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -168,9 +171,9 @@ class ServerThread:
         self._endpoint.script.add(self._first_faults, self._clock.wall())
         try:
             if self.tls:
-                self.certificate = Certificate(HOST)
+                self.certificate = Certificate(self._host)
             context = None if self.certificate is None else self.certificate.context
-            self._listener = Listener(self._endpoint.handle, self._port, context)
+            self._listener = Listener(self._endpoint.handle, self._host, self._port, context)
             await self._listener.open()
             self._ready.set()
             await self._stop.wait()

@@ -23,6 +23,7 @@ from kinesis_ds.testing import (
     MiscountResults,
     NoAnswer,
     Refuse,
+    host,
 )
 from tests.support.polling import eventually
 from tests.support.wire import Http1Client, Http2Client, Reply, Torn, WireClient, headers_of
@@ -212,6 +213,49 @@ def test_it_listens_on_loopback_only(server: KinesisServer) -> None:
     assert {a.ip for a in mine if a.port in ports} == {"127.0.0.1"}
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
+def test_an_address_that_others_reach_is_refused(address: str) -> None:
+    """It believes any credentials, so a hostile network must not meet it by an oversight."""
+    with pytest.raises(ValueError, match=r"other machines may reach .*exposed"):
+        KinesisServer(host=address)
+
+
+@pytest.mark.parametrize(("address", "shown"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]")])
+def test_it_listens_where_it_is_told(address: str, shown: str) -> None:
+    """Also with TLS, whose certificate is for that address."""
+    with KinesisServer(host=address, tls=True) as server:
+        secure = Http2Client(server)
+        assert secure.post("ListStreams", {}).json()["StreamNames"] == []
+        secure.close()
+        assert server.endpoint.startswith(f"http://{shown}:")
+        client = Http1Client(server.endpoint)
+        assert client.post("ListStreams", {}).json()["StreamNames"] == []
+        client.close()
+
+
+def test_an_address_of_a_namespace_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster in network namespaces needs one, and nobody outside of this machine reaches it."""
+    monkeypatch.setattr(host, "in_namespace", lambda: True)
+
+    assert host.checked_host("192.0.2.1", exposed=False) == "192.0.2.1"
+    with pytest.raises(ValueError, match="other machines may reach"):
+        host.checked_host("::", exposed=False)
+    assert host.checked_host("::", exposed=True) == "::"
+    with pytest.raises(ValueError, match="no IP address"):
+        host.checked_host("localhost", exposed=True)
+
+
+def test_any_number_of_streams_is_there_at_once() -> None:
+    """At most five may be CREATING for a client. A test asks for streams that are ACTIVE."""
+    with KinesisServer() as server:
+        for number in range(7):
+            server.create_stream(f"stream-{number}")
+        for number in range(5):
+            server.call("CreateStream", StreamName=f"by-a-client-{number}", ShardCount=1)
+        server.create_stream("last")
+        assert len(server.call("ListStreams")["StreamNames"]) == 13
+
+
 def test_a_taken_port_is_an_error(server: KinesisServer) -> None:
     """At the start, where it can be seen."""
     port = int(server.endpoint.rpartition(":")[2])
@@ -255,6 +299,28 @@ def test_from_a_shell() -> None:
     assert len(shards) == 3
     assert rest.split() == ["1", "ListShards", "ok"]
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "::"], "other machines may reach ::"),
+        (["--stream", "orders:many"], "argument --stream: 'orders:many' is not NAME[:SHARDS]"),
+        (["--stream", "a b"], "stream a b: ValidationException"),
+    ],
+)
+def test_from_a_shell_a_wrong_argument_is_one_line(arguments: list[str], said: str) -> None:
+    """What is wrong with it, and no traceback."""
+    process = subprocess.run(
+        [sys.executable, "-m", "kinesis_ds.testing", "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert process.returncode != 0
+    assert said in process.stderr.splitlines()[-1]
 
 
 def test_from_a_shell_it_ends_with_its_input() -> None:
