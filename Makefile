@@ -107,9 +107,10 @@ format: setup ## Format the code and sort its imports.
 	$(PY) -m ruff check --select I --fix
 	$(PY) -m ruff format
 
-docs: setup ## Write the pages that come from the code: docs/reference/options.md, server-differences.md.
+docs: setup ## Write the pages that come from the code: options.md, server-differences.md, the end of errors.md.
 	$(PY) -m devtools.options_page
 	$(PY) -m devtools.differences_page
+	$(PY) -m devtools.errors_page
 
 oldest: $(OLD_VENV)/.ready ## Smoke test on PySpark 4.0.5 and the oldest dependencies that we promise.
 	$(OLD_PY) -m pytest $(PYTEST_ARGS) integration/test_smoke.py

@@ -122,7 +122,7 @@ def machine() -> dict[str, Any]:
 
 
 def save(draw: Callable[[Figure], None], path: Path, size: tuple[float, float] = (9, 5)) -> None:
-    """Draw into a file, where matplotlib is there: ``pip install 'kinesis-ds[bench]'``."""
+    """Draw into a file, where matplotlib is there: ``pip install '.[bench]'``."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415  # of the extra bench
     except ImportError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_INSTALL = "pip install 'kinesis-ds[http2]'"
+_INSTALL = "pip install 'awscrt>=0.31.3'"
 
 
 def prefers_http2(wanted: Transport, endpoint: str) -> bool:

@@ -301,7 +301,7 @@ OPTIONS: tuple[Option, ...] = (
         "transport",
         kinds.transport,
         "How subscriptions travel. `http2` carries many of them on one connection; it needs the "
-        "package `awscrt` (`pip install 'kinesis-ds[http2]'`) and an https endpoint that offers "
+        "package `awscrt` (`pip install 'awscrt>=0.31.3'`) and an https endpoint that offers "
         "HTTP/2. `auto` is `http2` where that is possible and no proxy is configured, else "
         "`http1`; the driver's log says which.",
         default="auto",

@@ -11,7 +11,7 @@ It listens on 127.0.0.1 by default, accepts any credentials, keeps its records i
 with the block. ``python -m kinesis_ds.testing`` starts one from a shell. The contract suite in
 ``integration/contract`` holds it against other servers.
 
-Needs the extra ``kinesis-ds[testing]``.
+Its TLS port needs the packages ``h2`` and ``trustme``: in a clone, ``pip install '.[testing]'``.
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ def test_without_awscrt_auto_falls_back_and_says_how_to_get_it(
     assert uses(kinesis, consumer, "auto") == "http1"
     assert uses(kinesis, consumer, "auto") == "http1"
     (line,) = told()
-    assert "pip install 'kinesis-ds[http2]'" in line
+    assert "pip install 'awscrt>=0.31.3'" in line
     for url in (None, kinesis.tls_endpoint):
-        with pytest.raises(OptionError, match=r"pip install 'kinesis-ds\[http2\]'"):
+        with pytest.raises(OptionError, match=r"pip install 'awscrt>=0\.31\.3'"):
             transport_choice.check_transport("http2", url)
 
 

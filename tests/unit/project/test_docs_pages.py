@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from devtools import errors_page
 from kinesis_ds import errors
 from kinesis_ds.agent.context import ShardCounters
 from kinesis_ds.agent.machine import ShardState
@@ -34,6 +36,33 @@ def test_every_error_has_its_row(error: type[errors.KinesisConnectorError]) -> N
     assert f"`{error.__name__}`" in row
     passing = page("errors.md").partition("## They pass by themselves")[2]
     assert (row in passing) == (error.retryable or error is errors.AgentError)
+
+
+def test_every_text_of_an_error_is_listed() -> None:
+    """Whoever changes a text runs `make docs`."""
+    text = errors_page.PAGE.read_text()
+    assert text == errors_page.page(text), "docs/reference/errors.md is stale: run `make docs`"
+
+
+def test_the_list_of_texts_has_all_kinds() -> None:
+    """Errors with what to do, problems of options, and warnings."""
+    section = errors_page.section()
+    for said in (
+        "\n* The checkpoint belongs to the stream …, and the query reads …. — Use the streams of",
+        "\n* give streamName or streamARN (exactly one of them)\n",
+        "\n* discovery was held up stream=… error=…\n",
+    ):
+        assert said in section
+
+
+def test_nobody_is_told_to_install_a_release_that_does_not_exist() -> None:
+    """Pages and texts name a clone, or the package that is missing, until there is a release."""
+    root = REFERENCE.parents[1]
+    files = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("kinesis_ds/**/*.py")]
+
+    assert len(files) > 100
+    for file in files:
+        assert not re.search(r"kinesis[-_]ds\[|pip install '?kinesis", file.read_text()), file
 
 
 def test_every_counter_and_state_is_explained() -> None:
