@@ -152,7 +152,10 @@ class PacedCredentials:
             if not good:
                 raise
             # botocore has logged the reason, in a warning of its own.
-            logger.warning("going on with the credentials at hand method=%s", self._found.method)
+            logger.warning(
+                "new credentials cannot be had; the present ones are still used method=%s",
+                self._found.method,
+            )
         return self._frozen
 
 

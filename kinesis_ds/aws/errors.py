@@ -196,11 +196,11 @@ def foreign_error(operation: str, target: str, status: int) -> KinesisConnectorE
     error: KinesisConnectorError
     if status in (413, 414):
         error = InvalidRequestError(
-            said, "What stands between here and Kinesis limits requests: lower batchMaxBytes."
+            said, "A proxy or gateway on the way limits the size of requests: lower batchMaxBytes."
         )
     elif status == 429:
         error = ThrottledError(
-            said, "A limit was reached that is not of Kinesis; the connector tries again."
+            said, "Something on the way to Kinesis limits the calls; the connector tries again."
         )
     elif status < 300:
         error = ProtocolError(

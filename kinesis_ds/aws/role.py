@@ -117,7 +117,7 @@ class AssumedRole:
         botocore calls this when it finds the credentials too old, never twice at the same time.
 
         Raises:
-            KinesisConnectorError: The credentials at hand are too old, and STS gives no new ones.
+            KinesisConnectorError: The present credentials are too old, and STS gives no new ones.
         """
         now = self._now()
         asked_s = (now - self._asked).total_seconds() if self._asked else float("inf")
@@ -134,7 +134,7 @@ class AssumedRole:
                 self._failure = exc
                 raise
             logger.warning(
-                "%s The credentials at hand are good until %s.",
+                "%s The present credentials are valid until %s.",
                 exc.message,
                 good.good_until.isoformat(timespec="seconds"),
             )

@@ -13,16 +13,16 @@ IGNORED: Mapping[tuple[str, ...], str] = {
         "maxFetchDuration",
         "coalesceThresholdBlockSize",
         "coalesceBinSize",
-    ): "records are not fetched ahead by Spark jobs; fetchBufferSize bounds what is buffered",
+    ): "no Spark job fetches records ahead; fetchBufferSize limits what is buffered",
     ("maxShardsPerDescribe",): "the list of shards is read to its end, page by page",
     (
         "kinesis.maxFetchRecordsPerShard",
         "kinesis.executor.maxFetchRecordsPerShard",
-    ): "maxRecordsPerTrigger and maxBytesPerTrigger bound a batch, over all shards",
+    ): "maxRecordsPerTrigger and maxBytesPerTrigger limit a batch, over all shards",
     (
         "kinesis.maxFetchTimePerShardSec",
         "kinesis.executor.maxFetchTimeInMs",
-    ): "a batch holds what has been received when it is planned and waits for nothing",
+    ): "a batch contains what was received before it is planned, and does not wait",
     (
         "kinesis.metadataCommitterType",
         "kinesis.metadataPath",
@@ -34,7 +34,7 @@ IGNORED: Mapping[tuple[str, ...], str] = {
         "kinesis.internal.maintenanceTaskIntervalSec",
         "kinesis.executor.metadata.committer",
         "kinesis.executor.metadata.path",
-    ): "where a batch ends is in Spark's own checkpoint, and nowhere else",
+    ): "the end of a batch is stored in Spark's checkpoint only",
     (
         "kinesis.clientNumRetries",
         "kinesis.clientRetryIntervalsMs",
@@ -44,22 +44,22 @@ IGNORED: Mapping[tuple[str, ...], str] = {
         "kinesis.client.maxRetryIntervalMs",
         "kinesis.subscribeToShard.timeoutSec",
         "kinesis.subscribeToShard.maxRetries",
-    ): "what may pass is retried, with growing pauses",
+    ): "temporary errors are retried, with growing pauses",
     (
         "kinesis.checkNewRecordThreads",
         "kinesis.client.maxParallelThreads",
         "kinesis.internal.avoidEmptyBatches",
         "kinesis.client.avoidEmptyBatches",
-    ): "whether there are new records is known without asking the service",
+    ): "the source knows without a call whether there are new records",
     (
         "kinesis.internal.dataQueueCapacity",
         "kinesis.internal.maxDataQueueEmptyCount",
         "kinesis.internal.dataQueueWaitTimeoutSec",
-    ): "a task reads the range it was given and waits for no more; fetchBufferSize bounds memory",
+    ): "a task reads a fixed range and does not wait for more; fetchBufferSize limits memory",
     (
         "kinesis.executor.addIdleTimeBetweenReads",
         "kinesis.executor.idleTimeBetweenReadsInMs",
-    ): "a shard without new records is polled less and less often; minFetchPeriod is the least",
+    ): "a shard without new records is polled less often; minFetchPeriod is the shortest pause",
     ("awsUseInstanceProfile",): "the AWS credential chain asks the instance's profile",
     (
         "kinesis.sink.flushWaitTimeMs",
@@ -68,17 +68,16 @@ IGNORED: Mapping[tuple[str, ...], str] = {
     (
         "kinesis.sink.maxConnections",
         "kinesis.executor.maxConnections",
-    ): "maxInFlightRequests bounds the requests under way",
+    ): "maxInFlightRequests limits the requests in flight",
 }
 
 REFUSED: Mapping[tuple[str, ...], str] = {
     ("serviceCredential",): (
-        "it is known to Databricks only; give roleArn, or keys, or leave it to the AWS credential"
-        " chain"
+        "it exists on Databricks only; use roleArn, or keys, or neither (the AWS credential chain)"
     ),
     ("kinesis.credentialProviderClass", "kinesis.credentialProviderParam"): (
-        "it names a class on the JVM; give roleArn, or keys, or leave it to the AWS credential "
-        "chain, which takes a credential_process from the AWS config file"
+        "it names a class on the JVM; use roleArn, or keys, or neither (the AWS credential chain, "
+        "which also runs a credential_process of the AWS config file)"
     ),
     (
         "kinesis.sink.proxyAddress",

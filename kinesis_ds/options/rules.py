@@ -66,11 +66,11 @@ def writing_problems(options: GivenOptions) -> Iterator[str]:
     given, v = options.given, options.values
     if len(named_streams(v)) > 1:
         yield (
-            "a sink writes to one stream, or to those that a column stream names row by row; leave "
-            "the others out"
+            "a sink writes to one stream, or to the stream that the column stream names in each "
+            "row; leave the others out"
         )
     if v["recordIds"] and "aggregation" in given and not v["aggregation"]:
-        yield "recordIds needs aggregation, which carries the ids; leave aggregation out"
+        yield "recordIds writes aggregates, so aggregation cannot be false; leave aggregation out"
     if not (v["aggregation"] or v["recordIds"]):
         for key in ("aggregationMaxBytes", "aggregationMaxRecords"):
             if key in given:
@@ -103,8 +103,8 @@ def _consumers(options: GivenOptions) -> Iterator[str]:
             yield f"give {options.name_of(key)} or registeredConsumerId, not both"
     if v["requireConsumerDeregistration"] and "registeredConsumerId" in given:
         yield (
-            "requireConsumerDeregistration is of consumers that the query registers, and "
-            "registeredConsumerId is not"
+            "requireConsumerDeregistration is for consumers that the query registers, and with "
+            "registeredConsumerId it registers none; leave one of the two out"
         )
     if "registeredConsumerIdType" in given and "registeredConsumerId" not in given:
         yield "registeredConsumerIdType needs registeredConsumerId"
@@ -188,8 +188,8 @@ def _streams_of(positions: ShardPositions, option: str, streams: tuple[str, ...]
     for stream in streams:
         keys = positions.keys(stream)
         if len(keys) != 1:
-            how_many = "nothing" if not keys else "more than one thing"
-            yield f"{option} says {how_many} of the stream {stream}"
+            how_many = "more than one" if keys else "no"
+            yield f"{option} has {how_many} entry for the stream {stream}"
 
 
 def _has_latest(start: InitialPosition) -> bool:

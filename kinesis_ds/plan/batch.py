@@ -79,8 +79,7 @@ def _cut(
     unclear = [s for s in listed if s not in ends and (s in before) == (s in behind)]
     if unclear:
         raise OptionError(
-            f"endingPosition names some shards of the stream, and says nothing of "
-            f"{_names(unclear)}.",
+            f"endingPosition names some shards of the stream, and leaves out {_names(unclear)}.",
             "Name them too: with LATEST all they hold by now is read. A shard that is SHARD_END in "
             "initialPosition is not read.",
         )

@@ -68,7 +68,7 @@ class ShardPositions:
         keys = [key for key in self.by_stream if key in (None, arn, stream_of(arn))]
         if not keys:
             raise OptionError(
-                f"The positions given by shard say nothing of the stream {arn}; they are of "
+                f"No position by shard is given for the stream {arn}, only for "
                 f"{few([key for key in self.by_stream if key])}.",
                 "Name each stream of the query among the positions, by name or by this ARN.",
             )

@@ -70,7 +70,7 @@ def make_batch_writer(
     """
     if overwrite:
         raise OptionError(
-            "A Kinesis stream is only ever added to, so it cannot be overwritten.",
+            "A Kinesis stream cannot be overwritten; records can only be added.",
             'Use df.write.format("kinesis").mode("append").',
         )
     return KinesisBatchWriter(check(raw_options, schema))

@@ -88,7 +88,7 @@ class TargetStreams:
         if info.distributes and self._options.aggregation:
             raise WriteError(
                 f"{label[0].upper()}{label[1:]} places records itself (RecordDistributionStrategy "
-                "is AUTO), and readers of aggregates leave out what its key would place elsewhere.",
+                "is AUTO), so readers would leave out records of aggregates as misplaced.",
                 "Write to it without aggregation and recordIds.",
             )
         if not info.distributes:

@@ -108,7 +108,7 @@ def test_a_stream_that_cannot_be_written_to_is_named(
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("overwrite", "only ever added to"),
+        ("overwrite", "cannot be overwritten"),
         ("errorifexists", "(?i)use either the .append. "),
         ("ignore", "(?i)use either the .append. "),
     ],

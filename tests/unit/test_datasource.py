@@ -14,7 +14,7 @@ SCHEMA = StructType().add("data", BinaryType())
 def test_a_stream_is_not_overwritten() -> None:
     """The error comes before anything is looked up or written, and says what to do instead."""
     source = KinesisDataSource({"streamName": "orders"})
-    with pytest.raises(OptionError, match=r"only ever added to.*mode\(.append.\)"):
+    with pytest.raises(OptionError, match=r"cannot be overwritten.*mode\(.append.\)"):
         source.writer(SCHEMA, overwrite=True)
 
 

@@ -240,7 +240,10 @@ def test_ids_of_records_bring_aggregation_with_them() -> None:
         ({"aggregationMaxBytes": "1mb"}, "aggregationMaxBytes needs aggregation=true"),
         ({"aggregationMaxRecords": "5"}, "aggregationMaxRecords needs aggregation=true"),
         ({"linger": "-1s"}, "linger is '-1s', expected a duration"),
-        ({"streamName": "a,b"}, "a sink writes to one stream, or to those that a column stream"),
+        (
+            {"streamName": "a,b"},
+            "a sink writes to one stream, or to the stream that the column stream",
+        ),
     ],
 )
 def test_a_sink_that_cannot_be_meant(options: dict[str, str], said: str) -> None:

@@ -460,7 +460,7 @@ def test_positions_of_shards_that_are_gone_are_refused() -> None:
 @pytest.mark.parametrize("key", [OTHER_ARN, "clicks", ARN.replace("123456789012", "210987654321")])
 def test_positions_of_another_stream_are_refused(key: str) -> None:
     """Its name is another one, or its account is."""
-    with pytest.raises(OptionError, match="say nothing of the stream"):
+    with pytest.raises(OptionError, match="No position by shard is given for the stream"):
         ShardPositions({key: {S0: SHARD_END}}).of(ARN, [S0])
 
 

@@ -260,7 +260,7 @@ def test_registered_consumers() -> None:
         ),
         (
             {"registeredConsumerId": "a", "requireConsumerDeregistration": "true"},
-            "requireConsumerDeregistration is of consumers that the query registers",
+            "requireConsumerDeregistration is for consumers that the query registers",
         ),
         ({"consumerName": "a,b"}, "consumerName lists 2 names"),
         (
@@ -315,8 +315,8 @@ def test_positions_by_shard_are_of_the_streams_that_are_read() -> None:
             "positions of the stream clicks, which the query does not read",
         ),
         ("orders", {CLICKS: {}}, f"positions of the stream {CLICKS}, which the query does not"),
-        ("orders,clicks", {"orders": {}}, "initialPosition says nothing of the stream clicks"),
-        ("orders", {"orders": {}, ORDERS: {}}, "says more than one thing of the stream orders"),
+        ("orders,clicks", {"orders": {}}, "initialPosition has no entry for the stream clicks"),
+        ("orders", {"orders": {}, ORDERS: {}}, "has more than one entry for the stream orders"),
     ],
 )
 def test_positions_of_other_streams_are_refused(streams: str, given: object, said: str) -> None:
@@ -407,7 +407,7 @@ def test_contradictions_come_with_all_other_problems() -> None:
 
     assert "9 problems with the options" in said
     for problem in (
-        "serviceCredential cannot be honoured here: it is known to Databricks only; give roleArn",
+        "serviceCredential cannot be honoured here: it exists on Databricks only; use roleArn",
         "unknown option 'minFetchPeriodd'; did you mean minFetchPeriod?",
         "streamARN is 'x', expected",
         f"for {S0}, not 'LAST'",

@@ -148,11 +148,11 @@ def test_ranges_of_a_batch(start: Start, end: End, listed: ShardMap, expected: R
 @pytest.mark.parametrize(
     ("end", "listed", "message"),
     [
-        pytest.param({"a": After("3")}, OPEN, "says nothing of shard b", id="a stranger"),
+        pytest.param({"a": After("3")}, OPEN, "leaves out shard b", id="a stranger"),
         pytest.param(
             {"g0": After("3"), "g2": After("4")},
             LINE,
-            "says nothing of shard g1",
+            "leaves out shard g1",
             id="on both sides of the cut",
         ),
         pytest.param(

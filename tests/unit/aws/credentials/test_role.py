@@ -221,7 +221,7 @@ def test_a_renewal_that_fails_is_no_error_while_the_keys_are_good(
     assert len(sts.issued) == 2
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 3
-    assert all(ROLE in said and "are good until" in said for said in told)
+    assert all(ROLE in said and "are valid until" in said for said in told)
 
 
 def test_a_renewal_that_is_refused_when_the_keys_expire_names_role_and_permission(
