@@ -10,6 +10,7 @@ piece. Else the two threads would wake each other for every request.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from dataclasses import dataclass, replace
@@ -158,9 +159,15 @@ class InFlightWindow:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise the error that :meth:`fail` was given, if there is one."""
+        """Raise a copy of the error that :meth:`fail` was given, if there is one.
+
+        Its traceback would hold the frames of the task, and so the iterator of its rows, for as
+        long as this window lives: until the next garbage collection.
+        """
         if self._error is not None:
-            raise self._error
+            error = copy.copy(self._error)
+            error.__cause__ = self._error.__cause__
+            raise error
 
     def drain(self, patience_s: float) -> None:
         """Block until nothing is in flight.

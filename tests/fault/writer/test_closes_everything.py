@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -67,6 +68,29 @@ def test_a_failed_task_leaves_nothing_open() -> None:
             assert sink.threads() == []
             eventually(lambda: sink.relay.connections == 0, "its connections are closed")
         eventually(lambda: sockets() <= before, "its sockets are closed")
+
+
+def test_a_failed_task_lets_go_of_its_rows_at_once() -> None:
+    """F58: rows may come from what has connections of its own, as this source's tasks have. They
+    end with the task, not with the next garbage collection (chaos seed 70029).
+    """
+    ended = []
+
+    def source() -> Iterator[Any]:
+        try:
+            yield from rows(range(5000))
+        finally:
+            ended.append(True)
+
+    with Sink(put_fault(Refuse("AccessDeniedException"))) as sink:
+        gc.collect()
+        gc.disable()
+        try:
+            failed = sink.write(source(), maxInFlightRecords="500").error is not None
+            assert failed
+            assert ended == [True]
+        finally:
+            gc.enable()
 
 
 def test_tasks_that_succeed_share_one_client() -> None:
