@@ -276,7 +276,7 @@ def test_all_without_effect_are_one_line_of_the_log(caplog: pytest.LogCaptureFix
     (line,) = caplog.records
     assert line.levelno == logging.WARNING
     assert line.getMessage() == (
-        "options without effect on this query: maxFetchDuration (records are not fetched ahead by "
-        "Spark jobs; fetchBufferSize bounds what is buffered); maxShardsPerDescribe (the list of "
+        "options without effect on this query: maxFetchDuration (no Spark job fetches records "
+        "ahead; fetchBufferSize limits what is buffered); maxShardsPerDescribe (the list of "
         "shards is read to its end, page by page)"
     )

@@ -228,7 +228,7 @@ def test_ids_of_records_bring_aggregation_with_them() -> None:
     """Ids exist only in aggregates, so recordIds with aggregation=false is an error."""
     assert write(recordIds="true").aggregation == AggregationOptions(50 * 1024, 100_000, ids=True)
     said = refusal({"streamName": "s", "recordIds": "true", "aggregation": "false"}, of_read=False)
-    assert "recordIds needs aggregation" in said
+    assert "recordIds writes aggregates" in said
 
 
 @pytest.mark.parametrize(
