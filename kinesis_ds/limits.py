@@ -47,6 +47,9 @@ SHARD_ITERATOR_LIFETIME_S: Final = 300.0
 # Ours. An idle subscription gets an empty event about every 5 s, so after this silence its socket
 # is dead.
 SUBSCRIPTION_SILENCE_S: Final = 40.0
+# Ours. A shard of which nothing came for so long is called silent. Three events of an idle shard
+# are missing then.
+SILENT_S: Final = 15.0
 
 # Ours. On AWS an event has at most 10 MiB of records (about 13.4 MiB as base64 in JSON), but some
 # servers put a whole shard into one event. A longer one is refused with an error that says so.

@@ -26,7 +26,7 @@ from kinesis_ds.agent.pool import BufferPool
 from kinesis_ds.agent.range_server import RangeServer
 from kinesis_ds.aws.consumers import consumer_name
 from kinesis_ds.errors import AgentError, KinesisConnectorError
-from kinesis_ds.limits import MAX_BUFFERED_RECORDS
+from kinesis_ds.limits import MAX_BUFFERED_RECORDS, SILENT_S
 from kinesis_ds.plan.held import NO_LIMITS
 from kinesis_ds.plan.position import After, ShardEnd
 
@@ -257,6 +257,13 @@ class ShardAgent:
         with self._lock:
             return next((r.failure for r in self._runners.values() if r.failure is not None), None)
 
+    def silent(self) -> list[str]:
+        """Return the shards of which nothing has come for ``SILENT_S`` although it should."""
+        polling = self._options.polling
+        for_s = SILENT_S + (polling.min_period_s if polling is not None else 0.0)
+        with self._lock:
+            return [shard for shard, r in self._runners.items() if r.silent_s() >= for_s]
+
     def statistics(self) -> dict[str, Any]:
         """Return the counters of each shard by its id, as plain values."""
         with self._lock:
@@ -264,6 +271,7 @@ class ShardAgent:
         return {
             shard: {
                 **vars(runner.counters),
+                **runner.lag(),
                 # A copy in one step: the loop adds to it meanwhile.
                 "errors": dict(runner.counters.errors),
                 "state": runner.state,

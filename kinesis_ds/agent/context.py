@@ -113,7 +113,7 @@ class ShardCounters:
         records: Records that came into the buffer.
         bytes: Bytes of the messages or answers that they came in.
         events: Events of the subscription, or answers to GetRecords.
-        millis_behind: How far the last of them was behind the tip, in milliseconds.
+        millis_behind: How far the last of them was behind the tip, in milliseconds, as it said.
         errors: How often each error occurred, by the service's code or our class.
         back_pressure_s: Seconds spent waiting for room in the buffer.
         misplaced: User records of aggregates that were left out as another shard's.

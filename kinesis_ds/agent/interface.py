@@ -49,6 +49,9 @@ class Agent(Protocol):
     def address_of(self, shard_id: str) -> AgentAddress | None:
         """Return where tasks fetch the ranges of a shard; None while nobody serves it."""
 
+    def silent(self) -> list[str]:
+        """Return the shards of which nothing has come for ``SILENT_S`` although it should."""
+
     # --- from any thread but the loop's; answered within a deadline -----------------------------
 
     def hold(

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.context import ShardContext, ShardCounters
+from kinesis_ds.agent.lag import age_ms, lag
 from kinesis_ds.agent.machine import (
     Diagnose,
     Diagnosed,
@@ -14,6 +15,7 @@ from kinesis_ds.agent.machine import (
     Finish,
     Instruction,
     ShardMachine,
+    ShardState,
     Stimulus,
     Tick,
     WakeAt,
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from kinesis_ds.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+# In these states nothing is expected to come.
+_NOT_LISTENING = (ShardState.PARKED, ShardState.ENDED, ShardState.FAILED, ShardState.STOPPED)
 
 
 class ShardRunner:
@@ -63,11 +68,41 @@ class ShardRunner:
         self._network = network
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
+        # How far behind the tip the shard was, in milliseconds, and when that was known.
+        age = age_ms(machine.position, int(clock.wall() * 1000))
+        self._told = (age, clock.monotonic())
+        # Since when something should have come; None while this reader itself takes nothing.
+        self._listening_since: float | None = clock.monotonic()
 
     @property
     def state(self) -> str:
         """The machine's state as statistics name it; from any thread."""
         return str(self.machine.state.value)
+
+    def lag(self) -> dict[str, Any]:
+        """Return how far behind the shard is, as statistics have it; from any thread."""
+        told_ms, at = self._told
+        if self.machine.state is ShardState.ENDED:
+            return lag(told_ms, 0.0)
+        return lag(told_ms, self._clock.monotonic() - at)
+
+    def silent_s(self) -> float:
+        """Return for how many seconds nothing has come although it should; from any thread."""
+        since = self._listening_since
+        if since is None or self.machine.state in _NOT_LISTENING:
+            return 0.0
+        return self._clock.monotonic() - since
+
+    def _note_heard(self, behind_ms: int) -> None:
+        """Note that an event or an answer was taken in, and how far behind the tip it was."""
+        self.counters.events += 1
+        self.counters.millis_behind = behind_ms
+        self._told = (behind_ms, self._clock.monotonic())
+        self._listen()
+
+    def _listen(self, *, again: bool = True) -> None:
+        """Note that something has come; or, with ``again=False``, that nothing is taken now."""
+        self._listening_since = self._clock.monotonic() if again else None
 
     def start(self) -> None:
         """Begin reading."""

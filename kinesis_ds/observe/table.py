@@ -35,6 +35,7 @@ def reported(shards: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
         name: {
             "state": shards[name]["state"],
             "msBehindLatest": shards[name]["millis_behind"],
+            "msBehindEstimated": shards[name].get("millis_behind_estimated", False),
             "records": shards[name]["records"],
             "bytes": shards[name]["bytes"],
             "bufferedBytes": shards[name]["held_bytes"],
@@ -53,7 +54,7 @@ def shard_table(shards: Mapping[str, Mapping[str, Any]], title: str) -> str:
         (
             name,
             str(c.get("state", "?")),
-            _seconds(c.get("msBehindLatest", 0)),
+            _about(c) + _seconds(c.get("msBehindLatest", 0)),
             f"{c.get('records', 0):,}",
             _size(c.get("bytes", 0)),
             _size(c.get("bufferedBytes", 0)),
@@ -81,8 +82,8 @@ def progress_table(progress: Mapping[str, Any]) -> str | None:
         most, average = (_seconds(lag.get(f"{which}MsBehindLatest")) for which in ("max", "avg"))
         title = (
             f"kinesis batch {progress.get('batchId')}: {source.get('numInputRows', 0)} records, "
-            f"{lag.get('shards', 0)} open shards, behind by {most} at most, {average} on average, "
-            f"{_size(lag.get('bufferedBytes'))} buffered{_missed(latest)}"
+            f"{lag.get('shards', 0)} open shards, behind by {most} at most, {average} on average"
+            f"{_estimated(lag)}, {_size(lag.get('bufferedBytes'))} buffered{_missed(latest)}"
         )
         tables.append(shard_table(shards, title))
     return "\n".join(tables) or None
@@ -149,6 +150,15 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
+
+
+def _about(counters: Mapping[str, Any]) -> str:
+    return "~" if counters.get("msBehindEstimated") else ""
+
+
+def _estimated(lag: Mapping[str, Any]) -> str:
+    silent = lag.get("estimatedShards")
+    return f" (estimated for {silent} shards that nothing comes of)" if silent else ""
 
 
 def _seconds(ms: Any) -> str:

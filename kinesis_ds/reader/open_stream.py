@@ -10,6 +10,7 @@ from kinesis_ds.plan.position import TRIM_HORIZON, precedes
 from kinesis_ds.plan.ranges import ShardRange, advance, any_records, has_news
 from kinesis_ds.plan.stream import StreamId
 from kinesis_ds.reader.discovery import Discovery
+from kinesis_ds.reader.silence import watch_silence
 from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -85,10 +86,13 @@ class OpenStream:
             self.agent.close()
             raise
 
-    async def _begin(self) -> asyncio.Task[None]:
-        network = self.source.network
+    async def _begin(self) -> list[asyncio.Task[None]]:
+        network, name = self.source.network, self.source.info.name
         discovering = self._discovery.run(network.connection, self.agent)
-        return network.spawn(discovering, f"discovery {self.source.info.name}")
+        return [
+            network.spawn(discovering, f"discovery {name}"),
+            network.spawn(watch_silence(self.agent, name), f"silence {name}"),
+        ]
 
     @property
     def listed(self) -> ShardMap:
@@ -165,4 +169,5 @@ class OpenStream:
     def close(self) -> None:
         """Stop reading. The consumer stays registered. Idempotent."""
         self.agent.close()
-        self.source.network.post(self._looking.cancel)
+        for task in self._looking:
+            self.source.network.post(task.cancel)

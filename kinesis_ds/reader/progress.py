@@ -41,7 +41,8 @@ def progress_report(
         if arn in streams
     }
     shards = shard_counters(streams.values(), several=several)
-    behind = [s["millis_behind"] for s in shards.values() if s["state"] != "ended"]
+    reading = [s for s in shards.values() if s["state"] != "ended"]
+    behind = [s["millis_behind"] for s in reading]
     found = agents.statistics()
     pool = found["pool"]
     return {
@@ -51,6 +52,7 @@ def progress_report(
             "minMsBehindLatest": min(behind, default=0),
             "avgMsBehindLatest": sum(behind) // len(behind) if behind else 0,
             "maxMsBehindLatest": max(behind, default=0),
+            "estimatedShards": sum(s["millis_behind_estimated"] for s in reading),
             "bufferedRecords": pool["used_records"],
             "bufferedBytes": pool["used_bytes"],
         },

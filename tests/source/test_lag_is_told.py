@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.observe.table import progress_table
 from kinesis_ds.plan.offsets import SourceOffset, decode_offset
-from kinesis_ds.testing import KinesisServer, Settings
+from kinesis_ds.testing import Fault, KinesisServer, NoAnswer, Settings, Stall
 from tests.fault.conftest import Serve, StartQuery
 from tests.support.agents import FIRST, STREAM, numbered
+from tests.support.fast import SPEED
+from tests.support.micro_batches import AGENT_PROCESSES
 from tests.support.polling import eventually
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def report(query: Any) -> Any:
@@ -75,3 +81,42 @@ def test_the_table_of_a_query(kinesis: KinesisServer, start_query: StartQuery) -
     assert table is not None
     assert FIRST in table
     assert "streaming" in table
+
+
+def test_it_grows_through_an_outage_that_is_told_within_half_a_minute(
+    kinesis: KinesisServer, start_query: StartQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A black hole: nobody says how far behind a shard is, so the clock does."""
+    caplog.set_level(logging.INFO, "kinesis_ds.reader.silence")
+
+    def told() -> list[str]:
+        return [r.levelname for r in caplog.records if r.name == "kinesis_ds.reader.silence"]
+
+    kinesis.add_faults(Fault(Stall(), event=3))
+    query = start_query(kinesis)
+    kinesis.put(STREAM, *numbered(1, 5))
+    query.read_until(5)
+    assert report(query)["lag"]["estimatedShards"] == 0
+
+    lost = (Fault(NoAnswer(), operation=o, times=None) for o in ("SubscribeToShard", "ListShards"))
+    kinesis.add_faults(*lost)
+    eventually(lambda: bool(kinesis.struck()), "nothing comes any more")
+    began = kinesis.clock.monotonic()
+
+    eventually(lambda: bool(told()), "a warning")
+    # A process tells it with its next beat, once a second of the machine's time.
+    assert kinesis.clock.monotonic() - began < (30 if AGENT_PROCESSES == "1" else 30 + 2 * SPEED)
+    assert FIRST in caplog.text
+    eventually(lambda: report(query)["lag"]["maxMsBehindLatest"] > 30_000, "a lag that grows")
+    found = report(query)
+    assert found["lag"]["estimatedShards"] == 1
+    assert found["counters"][FIRST]["msBehindEstimated"]
+    table = progress_table({"sources": [{"latestOffset": found}]})
+    assert table is not None
+    assert f"~{found['lag']['maxMsBehindLatest'] / 1000:.1f}s" in table
+
+    kinesis.clear_faults()
+    kinesis.put(STREAM, *numbered(6, 7))
+    query.read_until(7)
+    eventually(lambda: told() == ["WARNING", "INFO"], "the end of it, and nothing else")
+    assert report(query)["lag"]["estimatedShards"] == 0

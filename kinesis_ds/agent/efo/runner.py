@@ -115,6 +115,7 @@ class SubscriptionRunner(ShardRunner):
 
         def resume() -> None:
             self._pool.change(key, -needed, 0)
+            self._listen()
             self.handle(RoomAgain())
 
         if self._pool.request(key, needed, lambda: self._network.post(resume)):
@@ -179,6 +180,7 @@ class SubscriptionRunner(ShardRunner):
                         chunk = await stream.chunks.__anext__()
                 except StopAsyncIteration:
                     break
+                self._listen()
                 parser.feed(chunk)
                 while (size := parser.next_size()) is not None:
                     began = True
@@ -230,6 +232,7 @@ class SubscriptionRunner(ShardRunner):
         if self._pool.request(key, size, lambda: self._network.post(grant)):
             return size
         since = self._clock.monotonic()
+        self._listen(again=False)
         try:
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes with the result.
             await asyncio.wait({granted}, timeout=self.context.options.idle_timeout_s)
@@ -241,6 +244,7 @@ class SubscriptionRunner(ShardRunner):
             raise
         finally:
             self.counters.back_pressure_s += self._clock.monotonic() - since
+            self._listen()
         if granted.done():
             return size
         self._pool.withdraw(key)
@@ -299,12 +303,11 @@ class SubscriptionRunner(ShardRunner):
             return
         self._received = position
         self.buffer.append(event.records, position, size)
-        self.counters.events += 1
+        self._note_heard(event.millis_behind)
         self.counters.records += rows
         if event.records is not None:
             self.counters.leave_out(event.records.misplaced, self.context.label)
         self.counters.bytes += size
-        self.counters.millis_behind = event.millis_behind
         if event.continuation is None or event.has_children:
             more = event.continuation is not None
             reached = ReachedEnd(generation, event.has_children, more, position)

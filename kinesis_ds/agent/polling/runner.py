@@ -100,13 +100,16 @@ class PollingRunner(ShardRunner):
                 self._take_room(generation, room)
                 return
             if nbytes <= least or not self._pool.withdraw(key):
-                return  # it comes, or it came between the two questions and is on its way
+                # It comes, or it came between the two questions and is on its way.
+                self._listen(again=False)
+                return
             nbytes = max(least, nbytes // 2)
 
     def _on_room(self, generation: int, room: _Reserved) -> None:
         if self._asking_since is None:
             room.give_back()  # stopped meanwhile
             return
+        self._listen()
         self.counters.back_pressure_s += self._clock.monotonic() - self._asking_since
         self._take_room(generation, room)
 
@@ -219,14 +222,13 @@ class PollingRunner(ShardRunner):
             return
         self._received = position
         self.buffer.append(records, position, room.size)
+        self._note_heard(page.behind_ms)
         counters = self.counters
-        counters.events += 1
         counters.empty += not page.records
         if records is not None:
             counters.records += records.batch.num_rows
             counters.leave_out(records.misplaced, label)
         counters.bytes += len(body)
-        counters.millis_behind = page.behind_ms
         self._network.post(
             self.handle,
             Accepted(

@@ -104,7 +104,7 @@ class _AgentProcess:
         # By agent, what went wrong on the loop.
         self._broken: dict[int, KinesisConnectorError] = {}
         self._diagnoses = OpenCalls()
-        self._outbox = Outbox(connection, self._positions, self._failures)
+        self._outbox = Outbox(connection, self._positions, self._beat)
         self._outbox.put(messages.Ready(messages.CONTROL_VERSION, os.getpid()))
 
     def close(self) -> None:
@@ -206,9 +206,14 @@ class _AgentProcess:
         buffers = {s: agent.buffer(s) for s in shard_ids} if agent is not None else {}
         return {s: buffer.available for s, buffer in buffers.items() if buffer is not None}
 
-    def _failures(self) -> dict[str, KinesisConnectorError]:
-        found = {n: self._broken.get(n) or a.failure() for n, a in tuple(self._agents.items())}
-        return {str(n): failure for n, failure in found.items() if failure is not None}
+    def _beat(self) -> messages.Beat:
+        agents = tuple(self._agents.items())
+        failures = {str(n): self._broken.get(n) or agent.failure() for n, agent in agents}
+        silent = {str(n): agent.silent() for n, agent in agents}
+        return messages.Beat(
+            {n: failure for n, failure in failures.items() if failure is not None},
+            {n: shards for n, shards in silent.items() if shards},
+        )
 
     # --- on the loop ----------------------------------------------------------------------------
 

@@ -263,9 +263,11 @@ class Beat(Message):
 
     Attributes:
         failures: By agent number as text, why one of its shards will deliver nothing more.
+        silent: By agent number as text, its shards of which nothing has come for ``SILENT_S``.
     """
 
     failures: Mapping[str, KinesisConnectorError] = field(metadata={"form": forms.ERRORS})
+    silent: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

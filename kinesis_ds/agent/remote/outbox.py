@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from kinesis_ds.errors import KinesisConnectorError
     from kinesis_ds.plan.position import Position
 
 logger = logging.getLogger(__name__)
@@ -35,18 +34,18 @@ class Outbox:
     Args:
         connection: A blocking socket to the parent.
         positions: Returns where shards of an agent can be planned up to. Called by the thread.
-        failures: Returns what has failed, for the ``Beat``. Called by the thread.
+        beat: Returns the next ``Beat``. Called by the thread.
     """
 
     def __init__(
         self,
         connection: socket.socket,
         positions: Callable[[int, list[str]], dict[str, Position]],
-        failures: Callable[[], dict[str, KinesisConnectorError]],
+        beat: Callable[[], messages.Beat],
     ) -> None:
         self._connection = connection
         self._positions = positions
-        self._failures = failures
+        self._beat = beat
         self._changed = threading.Condition()
         self._messages: deque[messages.Message] = deque()
         # By agent and shard id, whether there is news behind the move.
@@ -97,7 +96,7 @@ class Outbox:
                         positions_due = now + _POSITIONS_EVERY_S if moved else now
                 if now >= beat_due:
                     beat_due = now + _BEAT_S
-                    batch.append(messages.Beat(self._failures()))
+                    batch.append(self._beat())
                 for agent, shards in moved.items():
                     positions = self._positions(agent, list(shards))
                     batch.append(messages.Moved(agent, positions, any(shards.values())))

@@ -185,8 +185,10 @@ class AgentProcesses:
         with self._counting:
             if time.monotonic() - self._counted > _COUNTERS_FOR_S and not self._closing.is_set():
                 answers = self.ask({number: messages.Statistics(0) for number in self._counters})
-                self._counters.update({n: a for n, a in answers.items() if a is not None})
                 self._counted = time.monotonic()
+                for number, answer in answers.items():
+                    if answer is not None:
+                        self._counters[number] = {**answer, "at": self._counted}
             return dict(self._counters)
 
     def wake(self, *, news: bool) -> None:
@@ -224,6 +226,8 @@ class AgentProcesses:
             for name, failure in message.failures.items():
                 if (failed := self._agents.get(int(name))) is not None:
                     failed.failed(failure)
+            for number, silenced in self._agents.items():
+                silenced.silenced(process, message.silent.get(str(number), []))
             return
         agent = self._agents.get(getattr(message, "agent", 0))
         if agent is None:  # it was closed in the same moment

@@ -7,10 +7,12 @@ held of ranges is asked of the processes, each once for all its ranges.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kinesis_ds.agent.lag import lag
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.plan.position import Position, ShardEnd, precedes
 
@@ -73,6 +75,8 @@ class RemoteAgent:
     # By process, how many of its shards are not at their end.
     _loads: Counter[int] = field(default_factory=Counter)
     _addresses: dict[int, AgentAddress] = field(default_factory=dict)
+    # By process, the shards of which nothing comes.
+    _silent: dict[int, list[str]] = field(default_factory=dict)
     _failure: KinesisConnectorError | None = None
     _closed: bool = False
 
@@ -123,6 +127,10 @@ class RemoteAgent:
                     self._reach(found, found.committed if behind else position)
         self.processes.wake(news=news)
 
+    def silenced(self, process: int, shard_ids: list[str]) -> None:
+        """Note of which shards of a process nothing comes although it should."""
+        self._silent[process] = shard_ids
+
     def failed(self, failure: KinesisConnectorError) -> None:
         """Note why a shard will deliver nothing more."""
         with self._lock:
@@ -133,6 +141,7 @@ class RemoteAgent:
         """Note that a process is dead: what it had received and Spark has not committed is gone."""
         with self._lock:
             self._addresses.pop(process, None)
+            self._silent.pop(process, None)
             for found in self._shards.values():
                 if found.process == process:
                     self._reach(found, found.committed)
@@ -185,6 +194,10 @@ class RemoteAgent:
         with self._lock:
             found = self._shards.get(shard_id)
             return self._addresses.get(found.process) if found is not None else None
+
+    def silent(self) -> list[str]:
+        """Return the shards of which nothing has come for ``SILENT_S`` although it should."""
+        return [shard_id for silent in tuple(self._silent.values()) for shard_id in silent]
 
     # --- from any thread but the loop's, one round trip -----------------------------------------
 
@@ -248,7 +261,8 @@ class RemoteAgent:
         for shard_id, process in owners.items():
             mine = of_processes[process].get("agents", {}).get(str(self.number), {})
             if shard_id in mine:
-                found[shard_id] = {**mine[shard_id], "process": process}
+                aged = _aged(mine[shard_id], of_processes[process]["at"])
+                found[shard_id] = {**aged, "process": process}
         return found
 
     def close(self) -> None:
@@ -257,3 +271,12 @@ class RemoteAgent:
             return
         self._closed = True
         self.processes.forget(self.number)
+
+
+def _aged(found: Mapping[str, Any], at: float) -> dict[str, Any]:
+    """Return counters that a process answered with at a monotonic time, with the lag of now."""
+    if found["state"] == "ended":
+        return dict(found)
+    aged = lag(found["millis_behind"], time.monotonic() - at)
+    aged["millis_behind_estimated"] |= found["millis_behind_estimated"]
+    return {**found, **aged}

@@ -55,6 +55,7 @@ def test_the_furthest_behind_are_reported() -> None:
     assert found["s059"] == {
         "state": "streaming",
         "msBehindLatest": 59,
+        "msBehindEstimated": False,
         "records": 1234,
         "bytes": 5 * 1024 * 1024,
         "bufferedBytes": 2048,

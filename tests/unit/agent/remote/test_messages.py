@@ -55,7 +55,7 @@ MESSAGES = [
 WITH_ERRORS = [
     messages.Diagnosis(7, AccessError("denied", "Allow it."), raised=True),
     messages.Failed(AccessError("denied", "Allow it.")),
-    messages.Beat({"1": AccessError("denied", "Allow it.")}),
+    messages.Beat({"1": AccessError("denied", "Allow it.")}, {"1": ["shardId-0"]}),
     messages.Answer(1, None, AccessError("denied", "Allow it.")),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.context import AgentOptions
@@ -32,6 +33,7 @@ class Scripted:
         self.asked: list[dict[int, messages.Question]] = []
         self.answer: Callable[[int, messages.Question], Any] = lambda process, question: None
         self.woken: list[bool] = []
+        self.counted_at = time.monotonic()
         self.forgotten: list[int] = []
         self.agent = RemoteAgent(1, OPTIONS, self, _undiagnosed, lambda: None)
 
@@ -48,7 +50,10 @@ class Scripted:
         return {process: self.answer(process, q) for process, q in questions.items()}
 
     def counters(self) -> dict[int, dict[str, Any]]:
-        return {0: {"agents": {"1": {"a": {"records": 3}, "c": {"records": 1}}}}, 1: {}}
+        told = {"millis_behind": 5, "millis_behind_estimated": False}
+        a = {"records": 3, "state": "ended", **told}
+        c = {"records": 1, "state": "streaming", **told}
+        return {0: {"at": self.counted_at, "agents": {"1": {"a": a, "c": c}}}, 1: {}}
 
     def wake(self, *, news: bool) -> None:
         self.woken.append(news)
@@ -211,10 +216,31 @@ def test_counters_name_the_process() -> None:
     """A shard of which nothing was told yet is not there."""
     scripted = processes("a", "b", "c")
 
-    assert scripted.agent.statistics() == {
-        "a": {"records": 3, "process": 0},
-        "c": {"records": 1, "process": 0},
-    }
+    found = scripted.agent.statistics()
+    assert {s: (c["records"], c["process"]) for s, c in found.items()} == {"a": (3, 0), "c": (1, 0)}
+    assert not found["c"]["millis_behind_estimated"]
+
+
+def test_the_lag_of_a_process_that_does_not_answer_grows() -> None:
+    """But not that of a shard that was read to its end."""
+    scripted = processes("a", "b", "c")
+    scripted.counted_at -= 60
+
+    found = scripted.agent.statistics()
+    assert found["a"]["millis_behind"] == 5
+    assert found["c"]["millis_behind"] >= 60_005
+    assert found["c"]["millis_behind_estimated"]
+
+
+def test_silent_shards_are_those_of_all_processes() -> None:
+    """As each said last; a process that is dead says nothing."""
+    agent = processes("a", "b", "c").agent
+    agent.silenced(0, ["a", "c"])
+    agent.silenced(1, ["b"])
+    assert sorted(agent.silent()) == ["a", "b", "c"]
+    agent.silenced(0, [])
+    agent.lost(1)
+    assert agent.silent() == []
 
 
 def test_closing_twice_tells_once() -> None:
