@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.aws.control import control_call, reading_answer
@@ -22,6 +24,8 @@ from kinesis_ds.limits import CONSUMERS_PER_STREAM
 from kinesis_ds.plan.stream import StreamId, StreamInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinesis_ds.aws.connection import Connection
     from kinesis_ds.clock import Clock
 
@@ -33,6 +37,11 @@ logger = logging.getLogger(__name__)
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html
 _CONSUMER_POLL_S = 0.5
 _CONSUMER_POLL_CAP_S = 4.0
+# A wait that takes longer than this is told, whatever it is for.
+_TOLD_AFTER_S = 15.0
+# Names that are made up end like this, whatever prefix the user gave.
+_MADE_UP = re.compile(r"[0-9a-f]{12}$")
+_NAMED = 5
 
 
 async def ensure_consumer(
@@ -48,7 +57,7 @@ async def ensure_consumer(
         ConsumerError: The consumer was not ACTIVE within ``timeout_s``.
     """
     wait = _ConsumerWait(timeout_s, clock)
-    refused = warned = False
+    refused = False
     while True:
         try:
             refused = False
@@ -70,10 +79,10 @@ async def ensure_consumer(
         except (ThrottledError, TransientError, ResourceInUseError) as exc:
             wait.note_failure(exc)
             refused = refused and isinstance(exc, ThrottledError)
-        if refused and not warned:
-            warned = True
-            if full := await _consumers_if_full(connection, info):
-                logger.warning("the consumer %s cannot be registered yet.%s", consumer, full)
+        if refused and not wait.told and (full := await _consumers_if_full(connection, info)):
+            wait.tell(consumer, info, full)
+        elif wait.is_long:
+            wait.tell(consumer, info)
         if wait.is_over:
             full = await _consumers_if_full(connection, info) if refused else ""
             raise ConsumerError(
@@ -128,6 +137,8 @@ async def registered_consumer(
                 "Look at its state with DescribeStreamConsumer, or raise "
                 "registerConsumerTimeoutInterval.",
             )
+        if wait.is_long:
+            wait.tell(given, info)
         await wait.pause()
 
 
@@ -167,6 +178,9 @@ class _ConsumerWait:
 
     def __init__(self, timeout_s: float, clock: Clock) -> None:
         self.state = "unknown"
+        self.told = False
+        self._timeout_s = timeout_s
+        self._began = clock.monotonic()
         self._deadline = clock.monotonic() + timeout_s
         self._clock = clock
         self._pause_s = _CONSUMER_POLL_S
@@ -174,6 +188,24 @@ class _ConsumerWait:
     @property
     def is_over(self) -> bool:
         return self._clock.monotonic() >= self._deadline
+
+    @property
+    def is_long(self) -> bool:
+        return self._clock.monotonic() - self._began >= _TOLD_AFTER_S
+
+    def tell(self, consumer: str, info: StreamInfo, why: str = "") -> None:
+        """Warn, once, what is waited for."""
+        if not self.told:
+            self.told = True
+            logger.warning(
+                "the query waits up to %gs for its consumer %s of stream %s to be ACTIVE (last "
+                "seen: %s).%s",
+                self._timeout_s,
+                consumer,
+                info.name,
+                self.state,
+                why,
+            )
 
     def note_failure(self, error: KinesisConnectorError) -> None:
         self.state = str(error)
@@ -250,19 +282,22 @@ def consumer_name(given: str) -> str:
 
 
 async def _consumers_if_full(connection: Connection, info: StreamInfo) -> str:
-    """Return a sentence that lists the stream's consumers if it has as many as it may have.
+    """Return sentences that list the stream's consumers if it has as many as it may have.
+
+    They name those that may be unused, and how to remove them. Nobody can tell whether a consumer
+    is used, but each new checkpoint leaves one behind whose name was made up.
 
     Returns "" if it has fewer: then registration is refused only because of other registrations in
     the account, and that passes.
     """
     stream = StreamId(arn=info.arn)
-    names: list[str] = []
+    found: list[Mapping[str, Any]] = []
     request: dict[str, Any] = {"StreamARN": info.arn}
     try:
         while True:
             answer = await control_call(connection.client.list_stream_consumers, stream, **request)
             with reading_answer("ListStreamConsumers", stream):
-                names += [str(c["ConsumerName"]) for c in answer["Consumers"]]
+                found += answer["Consumers"]
             token = answer.get("NextToken")
             if not token:
                 break
@@ -271,6 +306,24 @@ async def _consumers_if_full(connection: Connection, info: StreamInfo) -> str:
         # Nothing else needs the permission to list, so it may be missing.
         logger.debug("the consumers of stream %s could not be listed: %s", info.name, exc)
         return ""
-    if len(names) < CONSUMERS_PER_STREAM:
+    if len(found) < CONSUMERS_PER_STREAM:
         return ""
-    return f" Stream {info.name} has {len(names)} consumers: {', '.join(sorted(names))}."
+    created = {str(c.get("ConsumerName")): c.get("ConsumerCreationTimestamp") for c in found}
+    text = f" Stream {info.name} has {len(created)} consumers: {', '.join(sorted(created))}."
+    made_up = [name for name in created if _MADE_UP.search(name)]
+    made_up.sort(key=lambda name: str(created[name]))
+    if made_up:
+        oldest = ", ".join(f"{name}{_since(created[name])}" for name in made_up[:_NAMED])
+        more = f" and {len(made_up) - _NAMED} more" if len(made_up) > _NAMED else ""
+        text += (
+            f" Queries made up the names of {len(made_up)} of them, oldest first: {oldest}{more}. "
+            "A query that began again with a new checkpoint has left its old one unused."
+        )
+    return (
+        f"{text} Remove what no query uses: aws kinesis deregister-stream-consumer "
+        f"--stream-arn {info.arn} --consumer-name {made_up[0] if made_up else 'NAME'}"
+    )
+
+
+def _since(created: object) -> str:
+    return f" (since {created:%Y-%m-%d %H:%M})" if isinstance(created, datetime) else ""

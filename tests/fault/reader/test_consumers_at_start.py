@@ -155,15 +155,44 @@ def test_no_room_for_another_consumer_is_told(
     for said in ("LimitExceeded", "at most 20 a stream", "has 20 consumers: other0, other1, "):
         assert said in str(caught.value)
     (told,) = [r.getMessage() for r in caplog.records]
-    assert "has 20 consumers: other0, " in told
+    for said in ("waits up to 5s for its consumer", "has 20 consumers: other0, ", "consumer-name"):
+        assert said in told
     assert len(consumer_arns(kinesis)) == 20
+
+
+def test_consumers_that_checkpoints_left_behind_are_named_with_the_way_to_remove_them(
+    kinesis: KinesisServer, start_query: StartQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F37: at once, oldest first: those whose names were made up are the ones that pile up."""
+    arn = arn_of(kinesis)
+    for n in range(20):
+        name = f"other{n}" if n < 12 else f"kinesis_ds_{20 - n:012x}"
+        kinesis.wait_for(
+            lambda name=name: _register(kinesis, arn, name),  # type: ignore[misc]
+            what="a consumer",
+        )
+    query = start_query(kinesis, registerConsumerTimeoutInterval="5s")
+
+    with caplog.at_level(logging.WARNING), pytest.raises(ConsumerError) as caught:
+        query.read_until(1)
+    found = kinesis.call("ListStreamConsumers", StreamARN=arn)["Consumers"]
+    oldest = min(
+        (c["ConsumerCreationTimestamp"], c["ConsumerName"])
+        for c in found
+        if c["ConsumerName"].startswith("kinesis_ds_")
+    )[1]
+    command = f"deregister-stream-consumer --stream-arn {arn} --consumer-name {oldest}"
+    for text in (caplog.text, str(caught.value)):
+        assert "made up the names of 8 of them, oldest first" in text
+        assert f"{oldest} (since " in text
+        assert command in text
 
 
 def test_registrations_of_other_streams_pass(
     serve: Serve, start_query: StartQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """F37: five are being created in the account already; it is waited for, and not complained
-    about.
+    """F37: five are being created in the account already; it is waited for, and told once when that
+    takes long.
     """
     kinesis = serve(Settings(consumer_ready_s=80))
     kinesis.create_stream("other")
@@ -177,7 +206,10 @@ def test_registrations_of_other_streams_pass(
     assert "LimitExceededException" in {
         call.outcome for call in kinesis.calls.calls("RegisterStreamConsumer")
     }
-    assert [r.getMessage() for r in caplog.records] == []
+    (told,) = [r.getMessage() for r in caplog.records]
+    assert "waits up to 300s for its consumer" in told
+    assert "LimitExceededException" in told
+    assert "has" not in told.partition("last seen")[0]
 
 
 def _register(kinesis: KinesisServer, arn: str, name: str) -> bool:
