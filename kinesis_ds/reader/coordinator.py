@@ -215,13 +215,15 @@ class Coordinator:
 
     def _everything(self, base: SourceOffset | None) -> SourceOffset:
         source = self._source
-        streams = source.streams(fresh=True)
+        source.streams(fresh=True)
         origin = source.new_start() if base is None else base
+        streams = source.streams_of(origin)
         ends = {}
         for arn, stream in streams.items():
             start = stream.checked(origin.streams.get(arn) or source.new_start().streams[arn])
             logged = base is not None and arn in base.streams
             if logged:
+                stream.log_resumed(start)
                 start = stream.without_lost(start)
             end = everything_until(start.shards, stream.listed, stream.now().service_ms)
             ends[arn] = replace(start, shards=end, start=None if logged else start.shards)

@@ -137,6 +137,14 @@ class Source:
         """
         streams = self.streams()
         gone = sorted(base.streams.keys() - streams.keys())
+        stay = sorted(base.streams.keys() & streams.keys())
+        if gone and stay:
+            raise OffsetError(
+                f"The checkpoint holds positions of {len(base.streams)} streams, and the query no "
+                f"longer reads {', '.join(gone)}. Going on would forget how far it was read.",
+                "Name all streams of the checkpoint, or start with a new checkpointLocation; "
+                f"initialPosition may then be the checkpoint's positions of {', '.join(stay)}.",
+            )
         if gone:
             raise OffsetError(
                 f"The checkpoint belongs to the stream {', '.join(gone)}, and the query reads "
@@ -203,8 +211,11 @@ class Source:
         return self.open
 
     def _open(self, stream: SourceStream, base: SourceOffset) -> None:
+        resumed = base != self._start
+        if resumed and stream.info.arn in base.streams:
+            stream.log_resumed(base.streams[stream.info.arn])
         self.open[stream.info.arn] = OpenStream(
-            stream, self.known(stream, base), self.agents, resumed=base != self._start
+            stream, self.known(stream, base), self.agents, resumed=resumed
         )
 
     def _begin_again(self, opened: OpenStream, base: SourceOffset) -> None:

@@ -7,7 +7,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_ds.aws.consumers import deregister_consumer, ensure_consumer, registered_consumer
+from kinesis_ds.aws.consumers import (
+    consumer_name,
+    deregister_consumer,
+    ensure_consumer,
+    registered_consumer,
+)
 from kinesis_ds.aws.service_clock import passed_second
 from kinesis_ds.aws.streams import describe_stream, list_shards
 from kinesis_ds.errors import KinesisConnectorError
@@ -110,6 +115,25 @@ class SourceStream:
             start = TRIM_HORIZON
         shards = first_positions(start, self.listed, now_ms)
         return StreamOffset(self.info.name, self.info.arn, self.info.created_ms, consumer, shards)
+
+    def log_resumed(self, base: StreamOffset) -> None:
+        """Log in one line what holds where options and checkpoint may disagree."""
+        if base.created_ms != self.info.created_ms:
+            return  # nothing holds; the user is warned of it
+        choice, polled = self.choice, self.options.mode == "polling"
+        consumer = "" if polled else choice.registered or choice.consumer or base.consumer
+        left = base.consumer and consumer_name(consumer) != consumer_name(base.consumer)
+        logger.info(
+            "going on from the checkpoint, not from initialPosition stream=%s shards=%d mode=%s "
+            "consumer=%s%s",
+            self.info.name,
+            len(base.shards),
+            self.options.mode,
+            consumer or "none",
+            f"; if the checkpoint's consumer {base.consumer} was registered, it stays so"
+            if left
+            else "",
+        )
 
     def without_lost(self, base: StreamOffset) -> StreamOffset:
         """Return an offset of a checkpoint without the shards that are gone.

@@ -117,8 +117,23 @@ def test_a_stream_that_is_left_out_is_told(two: KinesisServer, start_query: Star
     query.read_until(6)
     query.close()
 
-    with pytest.raises(OffsetError, match="stream/returns"):
-        start_query(two).read_until(7)
+    for run in (MicroBatches.step, MicroBatches.once):
+        with pytest.raises(OffsetError, match=r"no longer reads .*stream/returns\.") as caught:
+            run(start_query(two))
+        assert "belongs to" not in str(caught.value)
+        assert "positions of 2 streams" in str(caught.value)
+
+
+def test_a_checkpoint_of_another_stream_is_told(
+    two: KinesisServer, start_query: StartQuery
+) -> None:
+    """Nothing of it can be gone on from."""
+    query = start_query(two)
+    query.read_until(3)
+    query.close()
+
+    with pytest.raises(OffsetError, match=r"belongs to the stream .*/orders, .* reads .*/returns"):
+        start_query(two, streamName="returns").step()
 
 
 def test_a_stream_that_does_not_exist_is_named(two: KinesisServer, start_query: StartQuery) -> None:

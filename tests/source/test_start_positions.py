@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -99,3 +100,41 @@ def test_an_unknown_shard_is_named(serve: Serve, start_query: StartQuery) -> Non
         start_query(kinesis, initialPosition=json.dumps(position)).step()
     assert "shardId-000000000077" in str(caught.value)
     assert SECOND in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "holds"),
+    [
+        ({"initialPosition": "latest"}, "mode=efo consumer=mine"),
+        ({"consumerName": "new"}, "mode=efo consumer=new; if the checkpoint's consumer mine was "),
+        ({"consumerMode": "polling"}, "mode=polling consumer=none; if the checkpoint's consumer "),
+    ],
+    ids=["position", "consumer", "mode"],
+)
+def test_what_the_checkpoint_knows_better_is_told(
+    kinesis: KinesisServer,
+    start_query: StartQuery,
+    caplog: pytest.LogCaptureFixture,
+    changed: dict[str, str],
+    holds: str,
+) -> None:
+    """In one line, once; a query that begins says nothing of the kind."""
+    caplog.set_level(logging.INFO, "kinesis_ds.reader")
+
+    def told() -> list[str]:
+        return [m for m in caplog.messages if "going on from the checkpoint" in m]
+
+    kinesis.put(STREAM, *numbered(1, 2))
+    query = start_query(kinesis, consumerName="mine")
+    query.read_until(2)
+    query.close()
+    assert told() == []
+
+    kinesis.put(STREAM, *numbered(3, 4))
+    options = {"consumerName": "mine", **changed}
+    if "consumerMode" in changed:
+        del options["consumerName"]
+    query = start_query(kinesis, **options)
+    assert query.read_until(4) == numbered(1, 4)
+    (line,) = told()
+    assert "not from initialPosition stream=orders shards=1 " + holds in line
