@@ -35,6 +35,7 @@ are reported together, when the query is built (`load()` of a source, `start()` 
   for another `consumerMode` than the one that is given; or `endingPosition` is given to a streaming
   query. A name that begins with `kinesis.` is never such an error.
 * Options without effect on a query are named in one line of its log, at level WARNING.
+* Spark does not pass on [the options of a table](../how-to/read-a-batch.md#as-a-table).
 * Positions have [a page of their own](positions.md).
 """
 

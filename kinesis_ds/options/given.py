@@ -27,6 +27,9 @@ _REFUSED = {name.lower(): (name, why) for names, why in REFUSED.items() for name
 # To look for similar names takes time, so only so many unknown names get a hint, and no long one.
 _MAX_HINTS = 20
 _MAX_KEY = 60
+# The name of our format as a table's provider.
+_PROVIDER = "kinesis"
+_OF_TABLE = "option."
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class GivenOptions:
         self.values: dict[str, Any] = {}
         self.problems: list[str] = []
         self.without_effect: dict[str, str] = {}
-        for name, text in raw.items():
+        for name, text in _without_table(raw).items():
             self._take(name, text, mode)
         for option in OPTIONS:
             self.values[option.key] = None
@@ -142,6 +145,24 @@ class GivenOptions:
     def name_of(self, key: str) -> str:
         """Return the name under which an option was given, else its key."""
         return self.given[key][0].name if key in self.given else key
+
+
+def _without_table(raw: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options that the user gave, of what Spark passes on when a table is created.
+
+    ``CREATE TABLE ... USING kinesis`` passes on the properties of the table too (``provider``,
+    ``owner``, ``comment``, all of ``TBLPROPERTIES``), and each option once more as
+    ``option.<name>``.
+    """
+    if not any(
+        name.lower() == "provider" and text.lower() == _PROVIDER for name, text in raw.items()
+    ):
+        return raw
+    return {
+        name[len(_OF_TABLE) :]: text
+        for name, text in raw.items()
+        if name.lower().startswith(_OF_TABLE)
+    }
 
 
 def _unknown(name: str, mode: Mode, *, hint: bool) -> str:

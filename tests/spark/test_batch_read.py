@@ -313,3 +313,30 @@ def test_a_position_that_makes_no_sense_is_one_clear_error(
 
     with pytest.raises(Exception, match=rf"\[KINESIS_OPTIONS\].*{message}"):
         read(spark, kinesis, **options).collect()
+
+
+@pytest.mark.skipif(
+    pyspark.__version__ < "4.3", reason="how Spark 4.3 treats the options of tables"
+)
+def test_a_table_is_read_with_the_options_of_its_use(spark: SparkSession, serve: Serve) -> None:
+    """Spark passes its own properties on when a table is created, and none of its options later. A
+    view keeps them.
+    """
+    kinesis = serve(shards=1)
+    put(kinesis, range(3))
+    options = kinesis.options(STREAM)
+    given = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    spark.sql(
+        f"CREATE TABLE told USING kinesis OPTIONS ({given}) COMMENT 'c' TBLPROPERTIES ('p'='q')"
+    )
+    try:
+        with pytest.raises(Exception, match="a table's own options do not reach the source"):
+            spark.table("told").collect()
+        assert numbers(spark.read.options(**options).table("told").collect()) == [0, 1, 2]
+    finally:
+        spark.sql("DROP TABLE told")
+    spark.sql(f"CREATE TEMPORARY VIEW shown USING kinesis OPTIONS ({given})")
+    try:
+        assert numbers(spark.table("shown").collect()) == [0, 1, 2]
+    finally:
+        spark.sql("DROP VIEW shown")

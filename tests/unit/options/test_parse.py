@@ -207,6 +207,35 @@ def test_what_spark_adds_is_passed_over(key: str) -> None:
 # --- the sink -----------------------------------------------------------------------------------
 
 
+# As PySpark 4.3 passes on OPTIONS (streamName 'orders', ...) COMMENT '...' TBLPROPERTIES ('p'='q').
+TABLE = {
+    "provider": "kinesis",
+    "owner": "me",
+    "comment": "all orders",
+    "p": "q",
+    "streamname": "orders",
+    "option.streamname": "orders",
+    "region": "eu-central-1",
+    "option.region": "eu-central-1",
+}
+
+
+def test_the_properties_of_a_table_are_no_options() -> None:
+    """Spark passes them on when a table is created; a misspelt option is still told."""
+    assert parse_read_options(TABLE).streams == (StreamId("orders"),)
+
+    error = refusal({**TABLE, "streamnam": "x", "option.streamnam": "x"})
+    assert "1 problem with the options: (1) unknown option 'streamnam'; did you mean" in error
+    assert "unknown option 'provider'" in refusal({**TABLE, "provider": "me"})
+
+
+def test_a_table_is_read_without_its_options() -> None:
+    """Spark does not pass them on; whoever gave them there is told where they belong."""
+    hint = "a table's own options do not reach the source"
+    assert hint in refusal({})
+    assert hint not in refusal({"region": "eu-central-1"})
+
+
 def test_how_a_sink_writes() -> None:
     """Each choice is given by a word, in any case."""
     found = write(
