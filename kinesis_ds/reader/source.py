@@ -14,6 +14,7 @@ from kinesis_ds.plan.loss import stream_recreated
 from kinesis_ds.plan.offsets import SourceOffset, StreamOffset
 from kinesis_ds.plan.start import ShardPositions, pin_now_ms
 from kinesis_ds.reader.fallbacks import Fallbacks
+from kinesis_ds.reader.marker import RunMarker
 from kinesis_ds.reader.open_stream import OpenStream
 from kinesis_ds.reader.progress import shard_counters
 from kinesis_ds.reader.source_stream import SourceStream, look_up
@@ -67,6 +68,7 @@ class Source:
         self._streams: dict[str, SourceStream] = {}
         self._start: SourceOffset | None = None
         self._statistics_file: StatisticsFile | None = None
+        self._marker: RunMarker | None = None
 
     @property
     def network(self) -> NetworkLoop:
@@ -200,6 +202,8 @@ class Source:
         streams = self.streams_of(base)
         if streams.keys() - base.streams.keys():
             self.start()  # of a stream that was added to the query
+        if self._marker is None:
+            self._marker = self._mark(base)
         for arn, stream in streams.items():
             if arn not in self.open:
                 self._open(stream, base)
@@ -209,6 +213,12 @@ class Source:
             except StreamRecreatedError:
                 self._begin_again(opened, base)
         return self.open
+
+    def _mark(self, base: SourceOffset) -> RunMarker:
+        consumers = [f"{arn} {of.consumer}" for arn, of in sorted(base.streams.items())]
+        names = ", ".join(of.name for of in base.streams.values())
+        endpoint = self._options.aws.endpoint or ""
+        return RunMarker([endpoint, *consumers], f"stream {names}")
 
     def _open(self, stream: SourceStream, base: SourceOffset) -> None:
         resumed = base != self._start
@@ -243,5 +253,7 @@ class Source:
                 for looked_up in self._streams.values():
                     looked_up.deregister()
             self._network.close()
-        self._agents = self._network = self._statistics_file = None
+        if self._marker is not None:
+            self._marker.close()
+        self._agents = self._network = self._statistics_file = self._marker = None
         self.open, self._streams = {}, {}
