@@ -23,14 +23,18 @@ def blocks(page: str = "README.md") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("position", "example", "name", "most_lines"),
-    [(0, "read_to_console.py", "read", 12), (1, "write_events.py", "write", 7)],
+    ("position", "example", "name", "most_lines", "rest"),
+    [
+        # The example waits in more lines, to end quietly at Ctrl-C.
+        (0, "read_to_console.py", "read", 12, "query.awaitTermination()\n"),
+        (1, "write_events.py", "write", 7, ""),
+    ],
 )
 def test_a_code_block_is_the_region_of_its_example(
-    position: int, example: str, name: str, most_lines: int
+    position: int, example: str, name: str, most_lines: int, rest: str
 ) -> None:
     """Copied by hand, compared here; and short enough for the first screen."""
-    code = region(example, name)
+    code = region(example, name) + rest
 
     assert blocks()[position] == code
     assert 0 < len(code.splitlines()) <= most_lines
