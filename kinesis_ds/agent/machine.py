@@ -91,6 +91,13 @@ class Diagnosed(Stimulus):
 
 
 @dataclass(frozen=True)
+class Crashed(Stimulus):
+    """Something of ours failed that the shard cannot be read without."""
+
+    error: KinesisConnectorError
+
+
+@dataclass(frozen=True)
 class Stop(Stimulus):
     """The agent is closing."""
 
@@ -200,6 +207,8 @@ class ShardMachine:
         match stimulus:
             case Stop():
                 return self._stop()
+            case Crashed(error):
+                return self._fail(error)
             case Tick():
                 if self.state is not ShardState.WAITING:
                     return []
@@ -207,8 +216,8 @@ class ShardMachine:
                     return [WakeAt(self._due)]
                 self.generation += 1
                 return self._begin(now)
-            case Diagnosed(_, error) if self.state is ShardState.DIAGNOSING:
-                return self._on_diagnosis(error, now)
+            case Diagnosed(_, cause) if self.state is ShardState.DIAGNOSING:
+                return self._on_diagnosis(cause, now)
         instructions = self._on(stimulus, now)
         if instructions is None:
             raise InternalError(f"{stimulus} cannot happen in {self!r}.", "Please report this.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_ds.agent.context import ShardContext, ShardCounters
 from kinesis_ds.agent.lag import age_ms, lag
 from kinesis_ds.agent.machine import (
+    Crashed,
     Diagnose,
     Diagnosed,
     Fail,
@@ -21,7 +22,7 @@ from kinesis_ds.agent.machine import (
     WakeAt,
     Warn,
 )
-from kinesis_ds.errors import InternalError, KinesisConnectorError, ProtocolError
+from kinesis_ds.errors import InternalError, KinesisConnectorError, ProtocolError, unexpected
 
 if TYPE_CHECKING:
     from kinesis_ds.agent.buffer import ShardBuffer
@@ -73,6 +74,7 @@ class ShardRunner:
         self._told = (age, clock.monotonic())
         # Since when something should have come; None while this reader itself takes nothing.
         self._listening_since: float | None = clock.monotonic()
+        executor.failed = self._work_failed
 
     @property
     def state(self) -> str:
@@ -152,6 +154,13 @@ class ShardRunner:
                 f"{self.context.label}: {task.get_name()} ended with {type(exc).__name__}: {exc}.",
                 "Please report this.",
             )
+
+    def _work_failed(self, exc: Exception) -> None:
+        """Fail the shard: what the executor was to put into the buffer is not there. From any
+        thread.
+        """
+        self.failure = unexpected(exc, self.context.label)
+        self._network.post(self.handle, Crashed(self.failure))
 
     def _wake_at(self, when: float) -> None:
         if self._timer is not None:

@@ -53,7 +53,8 @@ class Bench:
         self.changes = 0
         self.machine = Subscription("shard s", position)
         threads = DecodingThreads(1)
-        threads.close()
+        threads.close()  # what is submitted at once is done all the same
+        self.executor = threads.executor()
         self.runner = SubscriptionRunner(
             ShardContext(
                 AgentOptions(
@@ -66,7 +67,7 @@ class Bench:
             self.machine,
             self.buffer,
             self.pool,
-            threads.executor(),
+            self.executor,
             self.network,  # type: ignore[arg-type]
             self.clock,
         )
@@ -81,7 +82,8 @@ class Bench:
 
     def feed(self, data: bytes, generation: int | None = None) -> Bench:
         self.pool.request("s", len(data), lambda: None)
-        self.runner.decode(generation or self.machine.generation, message(data))
+        generation, parsed = generation or self.machine.generation, message(data)
+        self.executor.submit(lambda: self.runner.decode(generation, parsed), at_once=True)
         return self
 
     def held(self, start: Position) -> list[int]:

@@ -72,6 +72,7 @@ def stimuli() -> list[object]:
 
 WITH_ERRORS = (
     efo_machine.Broke,
+    shard_machine.Crashed,
     shard_machine.Refused,
     shard_machine.Diagnosed,
     shard_machine.Fail,

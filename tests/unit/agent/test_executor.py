@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from kinesis_ds.agent.executor import DecodingThreads
 from tests.support.polling import eventually
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_work_of_an_executor_runs_in_its_order() -> None:
@@ -106,17 +104,26 @@ def test_a_small_piece_is_done_by_who_brings_it_where_nothing_is_before_it() -> 
     assert order[1:] == [1, 2, 3]
 
 
-def test_a_lane_survives_a_piece_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """The failure is logged for a report, and the next piece runs."""
+@pytest.mark.parametrize("at_once", [False, True])
+def test_behind_a_piece_that_raises_nothing_more_is_done(
+    at_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What comes behind it would leave a gap. The failure is told once, and logged for a report."""
     threads = DecodingThreads(1)
-    executor, done = threads.executor(), threading.Event()
+    executor, other = threads.executor(), threads.executor()
+    failures: list[Exception] = []
+    done, over = [], threading.Event()
+    executor.failed = failures.append
     with caplog.at_level(logging.ERROR):
-        executor.submit(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
-        executor.submit(lambda: 1 // 0, at_once=True)  # type: ignore[arg-type, return-value]
-        executor.submit(done.set)
-        assert done.wait(10)
+        executor.submit(lambda: 1 // 0, at_once=at_once)  # type: ignore[arg-type, return-value]
+        for late in (False, True):
+            executor.submit(lambda: done.append("late"), at_once=late)
+        other.submit(over.set)
+        assert over.wait(10)
     threads.close()
 
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
+    assert done == []
     assert "please report this" in caplog.text
 
 

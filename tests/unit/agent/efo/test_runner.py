@@ -214,6 +214,27 @@ def test_an_unforeseen_error_stops_the_shard_instead_of_leaving_a_gap(
     assert room_used(bench) == 0
 
 
+@pytest.mark.parametrize("error", [RuntimeError("boom"), MemoryError()])
+def test_a_buffer_that_takes_no_records_fails_the_shard(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are lost, so nothing that came behind them may be taken (issue 19, 4)."""
+    bench = Bench().feed(event_frame([record(1)], 1))
+
+    def fail(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bench.buffer, "append", fail)
+    bench.feed(event_frame([record(2)], 2))
+    monkeypatch.undo()
+    bench.feed(event_frame([record(3)], 3))
+
+    assert bench.machine.state is ShardState.FAILED
+    assert isinstance(bench.runner.failure, InternalError)
+    assert type(error).__name__ in str(bench.runner.failure)
+    assert bench.held(TRIM_HORIZON) == [1]
+
+
 def test_the_end_of_the_shard_reaches_the_buffer_behind_its_records() -> None:
     """The tail is there when the end is (F30)."""
     bench = Bench().feed(event_frame([record(1)], 1))

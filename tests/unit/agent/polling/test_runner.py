@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ import pytest
 
 from kinesis_ds.agent.buffer import ShardBuffer
 from kinesis_ds.agent.context import AgentOptions, ShardContext
+from kinesis_ds.agent.executor import ShardExecutor
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling import runner as poller_module
 from kinesis_ds.agent.polling.machine import Polling
@@ -136,15 +138,16 @@ class Network:
         return asyncio.get_running_loop().create_task(work, name=name)
 
 
-class InlineExecutor:
+class InlineExecutor(ShardExecutor):
     """Decodes at once, unless it is told to wait."""
 
     def __init__(self) -> None:
+        super().__init__(ThreadPoolExecutor(1))
         self.waiting: list[Callable[[], None]] | None = None
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None], *, at_once: bool = True) -> None:
         if self.waiting is None:
-            work()
+            super().submit(work, at_once=at_once)
         else:
             self.waiting.append(work)
 
@@ -183,7 +186,7 @@ class Bench:
             ),
             self.buffer,
             self.pool,
-            self.executor,  # type: ignore[arg-type]
+            self.executor,
             Network(self.service),  # type: ignore[arg-type]
             LoopClock(),
         )
@@ -389,6 +392,22 @@ def test_an_unforeseen_error_stops_the_shard_instead_of_leaving_a_gap(
     assert type(error).__name__ in str(bench.runner.failure)
     assert bench.buffer.available == TRIM_HORIZON
     assert bench.pool.used("s") == 0
+
+
+def test_a_buffer_that_takes_no_records_fails_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are lost, so nothing that came behind them may be taken (issue 19, 4)."""
+
+    def fail(*args: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ShardBuffer, "append", fail)
+    bench = run(page(1), page(2))
+
+    assert bench.runner.state == "failed"
+    assert isinstance(bench.runner.failure, InternalError)
+    assert "MemoryError" in str(bench.runner.failure)
+    assert bench.buffer.available == TRIM_HORIZON
+    assert len(bench.service.limits) == 1
 
 
 # --- room ---------------------------------------------------------------------------------------
