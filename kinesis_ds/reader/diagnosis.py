@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_ds.errors import KinesisConnectorError
+from kinesis_ds.errors import KinesisConnectorError, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
 
 # Diagnoses are at least this far apart.
 _MIN_INTERVAL_S = 1.0
@@ -63,6 +66,9 @@ class SharedDiagnosis:
                     self._last = _Outcome(began, await diagnose())
                 except KinesisConnectorError as exc:
                     self._last = _Outcome(began, failed=exc)
+                except Exception as exc:
+                    logger.exception("a diagnosis failed; please report this")
+                    self._last = _Outcome(began, failed=unexpected(exc, "A diagnosis"))
             outcome = self._last
         if outcome.failed is not None:
             raise outcome.failed

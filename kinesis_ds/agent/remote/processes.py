@@ -20,7 +20,7 @@ from kinesis_ds.agent.remote.placement import least_loaded, shares
 from kinesis_ds.agent.remote.proxy import RemoteAgent
 from kinesis_ds.agent.remote.supervisor import Launch, Supervisor
 from kinesis_ds.clock import SystemClock
-from kinesis_ds.errors import AgentError, KinesisConnectorError
+from kinesis_ds.errors import AgentError, KinesisConnectorError, unexpected
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 from kinesis_ds.plan.ticket import AgentAddress
 
@@ -282,9 +282,14 @@ class AgentProcesses:
 
 async def _diagnose(channel: Channel, call: int, agent: RemoteAgent, shard_id: str) -> None:
     try:
-        channel.send(messages.Diagnosis(call, await agent.diagnose(shard_id)))
+        answer = messages.Diagnosis(call, await agent.diagnose(shard_id))
     except KinesisConnectorError as exc:
-        channel.send(messages.Diagnosis(call, exc, raised=True))
+        answer = messages.Diagnosis(call, exc, raised=True)
+    except Exception as exc:  # without an answer the shard would wait for ever
+        logger.exception("the diagnosis of shard %s failed; please report this", shard_id)
+        error = unexpected(exc, f"The diagnosis of shard {shard_id}")
+        answer = messages.Diagnosis(call, error, raised=True)
+    channel.send(answer)
 
 
 def _pool(counters: Mapping[str, Any], launch: Launch) -> dict[str, int]:

@@ -16,6 +16,7 @@ from kinesis_ds.errors import (
     AccessError,
     ConsumerError,
     DataLossError,
+    InternalError,
     KinesisConnectorError,
     OffsetError,
     StreamNotFoundError,
@@ -560,6 +561,21 @@ def test_a_diagnosis_that_fails_is_shared_too() -> None:
         asks = [found.explain(client, "a") for _ in range(100)]  # type: ignore[arg-type]
         outcomes = await asyncio.gather(*asks, return_exceptions=True)
         assert all(isinstance(o, ThrottledError) for o in outcomes)
+
+    run_in_virtual_time(main())
+    assert client.looked_up == 1
+
+
+def test_a_diagnosis_that_ends_with_a_mistake_of_ours_is_a_failure_for_all() -> None:
+    """Whoever asks gets an error of the connector, which fails its shard in any process."""
+    client = ScriptedClient(RuntimeError("boom"))  # type: ignore[arg-type]
+    found = discovery({}, {})
+
+    async def main() -> None:
+        asks = [found.explain(client, "a") for _ in range(100)]  # type: ignore[arg-type]
+        outcomes = await asyncio.gather(*asks, return_exceptions=True)
+        assert {type(o) for o in outcomes} == {InternalError}
+        assert "RuntimeError: boom" in str(outcomes[0])
 
     run_in_virtual_time(main())
     assert client.looked_up == 1
