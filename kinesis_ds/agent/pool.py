@@ -8,8 +8,9 @@ share and all that can be lent has its turn, too: everybody waits behind it. Roo
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from kinesis_ds.errors import InternalError
 from kinesis_ds.limits import MAX_BUFFERED_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,9 @@ class PoolStatistics:
     waiting: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Waiter:
+    number: int
     shard: str
     nbytes: int
     granted: Callable[[], None]
@@ -53,6 +55,10 @@ class BufferPool:
 
     Shards are known by a key that is unique among all streams, see
     :attr:`~kinesis_ds.agent.context.ShardContext.pool_key`.
+
+    However many shards wait, giving room back looks at few of them: only the first in the queue may
+    borrow, and of those who stay within their shares each fits unless the bound itself is reached,
+    so they are looked at in turn until one does not.
     """
 
     def __init__(self, limit_bytes: int, limit_records: int = MAX_BUFFERED_RECORDS) -> None:
@@ -67,7 +73,13 @@ class BufferPool:
         self._peak = 0
         self._borrowed = 0
         self._share = limit_bytes // 2
-        self._waiters: deque[_Waiter] = deque()
+        self._numbers = itertools.count()
+        # All who wait, in their order. Ordered dictionaries give their first item at once.
+        self._waiters: OrderedDict[str, _Waiter] = OrderedDict()
+        # The first of them that is larger than a share and all loans: nobody behind has a turn.
+        self._large: _Waiter | None = None
+        # Those before it who would stay within their shares.
+        self._modest: OrderedDict[str, _Waiter] = OrderedDict()
 
     def open(self, shard: str) -> None:
         """Add a shard; every shard's guaranteed share shrinks accordingly."""
@@ -78,9 +90,11 @@ class BufferPool:
     def close(self, shard: str) -> None:
         """Remove a shard and all it held."""
         with self._lock:
-            self._total -= self._used.pop(shard, 0)
+            used = self._used.pop(shard, 0)
+            self._total -= used
+            self._borrowed -= self._over(used)
             self._holding.discard(shard)
-            self._waiters = deque(w for w in self._waiters if w.shard != shard)
+            self._leave(shard)
             self._reshare()
             ready = self._admit_waiters()
         for waiter in ready:
@@ -101,10 +115,12 @@ class BufferPool:
         with self._lock:
             if shard not in self._used:
                 return False
-            if self._fits(shard, nbytes, self._waiters):
+            if self._large is None and self._fits(shard, nbytes, first=not self._waiters):
                 self._take(shard, nbytes)
                 return True
-            self._waiters.append(_Waiter(shard, nbytes, granted))
+            waiter = _Waiter(next(self._numbers), shard, nbytes, granted)
+            self._waiters[shard] = waiter
+            self._sort_in(waiter)
             return False
 
     def withdraw(self, shard: str) -> bool:
@@ -114,9 +130,7 @@ class BufferPool:
             False if there is none; it may have been granted.
         """
         with self._lock:
-            before = len(self._waiters)
-            self._waiters = deque(w for w in self._waiters if w.shard != shard)
-            withdrawn = len(self._waiters) != before
+            withdrawn = self._leave(shard)
             ready = self._admit_waiters() if withdrawn else []
         for waiter in ready:
             waiter.granted()
@@ -129,6 +143,8 @@ class BufferPool:
                 return
             self._take(shard, nbytes)
             self._records += records
+            if (own := self._waiters.get(shard)) is not None:
+                self._sort_in(own)
             ready = self._admit_waiters() if nbytes < 0 or records < 0 else []
         for waiter in ready:
             waiter.granted()
@@ -152,24 +168,21 @@ class BufferPool:
 
     # --- with the lock held ---------------------------------------------------------------------
 
-    def _fits(self, shard: str, nbytes: int, ahead: Collection[_Waiter]) -> bool:
-        if any(self._exceeds_loans(w.nbytes) for w in ahead):
-            return False  # the pool empties for it
-        if self._total == 0:
+    def _fits(self, shard: str, nbytes: int, *, first: bool) -> bool:
+        if first and self._total == 0:
             return True  # one message larger than the whole bound must still get through
-        used = self._used[shard]
-        if ahead and used + nbytes > self._share:
+        if self._total + nbytes > self._limit_bytes or self._records >= self._limit_records:
+            return False
+        if self._within_share(shard, nbytes):
+            return True
+        if not first:
             return False  # borrowing waits its turn, or a large message would wait for ever
+        used = self._used[shard]
         borrowed = self._borrowed - self._over(used) + self._over(used + nbytes)
-        return (
-            self._total + nbytes <= self._limit_bytes
-            and (
-                borrowed <= self._limit_bytes // 2
-                or used + nbytes <= self._share
-                or self._exceeds_loans(nbytes)
-            )
-            and self._records < self._limit_records
-        )
+        return borrowed <= self._limit_bytes // 2 or self._exceeds_loans(nbytes)
+
+    def _within_share(self, shard: str, nbytes: int) -> bool:
+        return self._used[shard] + nbytes <= self._share
 
     def _exceeds_loans(self, nbytes: int) -> bool:
         """Return whether a request is larger than a share and all that can be lent together."""
@@ -194,17 +207,62 @@ class BufferPool:
         self._peak = max(self._peak, self._total)
 
     def _reshare(self) -> None:
-        self._share = self._limit_bytes // 2 // max(1, len(self._used))
+        """Divide the guaranteed half among the shards, and among up to 6% that are to come: so it
+        is divided, and everybody looked at, a few times and not with each of thousands of shards.
+        """
+        shards = max(1, len(self._used))
+        step = 1 << max(0, shards.bit_length() - 5)
+        share = self._limit_bytes // 2 // (-(-shards // step) * step)
+        if share == self._share:
+            return
+        self._share = share
         self._borrowed = sum(self._over(self._used[shard]) for shard in self._holding)
+        self._large = None
+        self._modest.clear()
+        self._sort_in_behind(-1)
+
+    def _sort_in(self, waiter: _Waiter) -> None:
+        """Note whether a waiter is large or modest, anew after what its shard holds changed."""
+        if self._large is not None and waiter.number >= self._large.number:
+            return
+        if self._exceeds_loans(waiter.nbytes):
+            self._large = waiter
+        elif self._within_share(waiter.shard, waiter.nbytes):
+            self._modest.setdefault(waiter.shard, waiter)
+        else:
+            self._modest.pop(waiter.shard, None)
+
+    def _sort_in_behind(self, number: int) -> None:
+        for waiter in self._waiters.values():
+            if waiter.number > number:
+                self._sort_in(waiter)
+                if self._large is waiter:
+                    return
+
+    def _leave(self, shard: str) -> bool:
+        """Remove the shard's waiter, and return whether there was one."""
+        waiter = self._waiters.pop(shard, None)
+        if waiter is None:
+            return False
+        self._modest.pop(shard, None)
+        if waiter is self._large:
+            self._large = None
+            self._sort_in_behind(waiter.number)
+        return True
 
     def _admit_waiters(self) -> list[_Waiter]:
         ready: list[_Waiter] = []
-        still: deque[_Waiter] = deque()
-        for waiter in self._waiters:
-            if self._fits(waiter.shard, waiter.nbytes, still):
-                self._take(waiter.shard, waiter.nbytes)
-                ready.append(waiter)
-            else:
-                still.append(waiter)
-        self._waiters = still
+        while (waiter := self._next_to_admit()) is not None:
+            self._leave(waiter.shard)
+            self._take(waiter.shard, waiter.nbytes)
+            ready.append(waiter)
         return ready
+
+    def _next_to_admit(self) -> _Waiter | None:
+        first = next(iter(self._waiters.values()), None)
+        if first is None or self._fits(first.shard, first.nbytes, first=True):
+            return first
+        modest = next(iter(self._modest.values()), None)
+        if modest is not None and self._fits(modest.shard, modest.nbytes, first=False):
+            return modest
+        return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import ARRIVED_S, records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Asker:
@@ -173,6 +174,39 @@ def test_a_withdrawn_large_request_lets_the_others_in() -> None:
 
     assert big.pool.withdraw("big")
     assert small.granted == 1
+
+
+def test_giving_room_back_costs_the_same_however_many_wait() -> None:
+    """A commit gives it back shard by shard, and thousands may wait (issue 19, 5)."""
+
+    def steps(waiting: int) -> int:
+        pool = BufferPool(100_000)
+        for n in range(waiting):
+            pool.open(str(n))
+        assert pool.request("0", 100_000, lambda: None)
+        for n in range(waiting):
+            pool.request(str(n), 60_000 if n % 2 else 1, lambda: None)
+        return lines_run(lambda: pool.change("0", -1, 0))
+
+    assert steps(2000) == steps(200)
+
+
+def lines_run(work: Callable[[], None]) -> int:
+    """How many lines of Python that takes."""
+    count = 0
+
+    def trace(frame: object, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def test_records_are_bounded_as_well() -> None:
