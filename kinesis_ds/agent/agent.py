@@ -19,6 +19,7 @@ from kinesis_ds.agent.efo.machine import Contention, Subscription
 from kinesis_ds.agent.efo.runner import SubscriptionRunner
 from kinesis_ds.agent.executor import DecodingThreads
 from kinesis_ds.agent.fetches import FetchCounts, Fetches
+from kinesis_ds.agent.growth import FIRST_GUESS, StreamGrowth
 from kinesis_ds.agent.machine import ShardClosed, Stop
 from kinesis_ds.agent.polling.machine import Polling
 from kinesis_ds.agent.polling.runner import PollingRunner
@@ -50,6 +51,10 @@ logger = logging.getLogger(__name__)
 # Two, so that a decoder that hangs holds up nobody else. More than a few get into each other's way
 # under one interpreter lock: on two cores, two are 8% slower than one.
 _MOST_THREADS = 4
+
+
+# The part of the buffer that is reserved for one message by a guess at most.
+_GUESSED_PART = 4
 
 
 class AgentHost:
@@ -145,6 +150,9 @@ class ShardAgent:
             ports=(options.first_port, options.last_port),
         )
         self._contention = Contention(consumer_name(options.consumer_arn))
+        self._growth = StreamGrowth(
+            FIRST_GUESS if options.deaggregate else 1.0, host.buffer_bytes // _GUESSED_PART
+        )
         self._closed = False
 
     @property
@@ -155,7 +163,7 @@ class ShardAgent:
     def assign(self, shard: Shard, position: Position) -> None:
         """Start reading a shard behind ``position``. On the network loop."""
         options = self._options
-        context = ShardContext(options, shard, self._diagnose, self._changed)
+        context = ShardContext(options, shard, self._diagnose, self._changed, self._growth)
         shard_id, pool = shard.shard_id, self._host.pool
         on_moved = self._host.wake if self._on_moved is None else self._on_moved(shard_id)
         buffer = ShardBuffer(shard_id, position, pool, on_moved, context.pool_key)
@@ -177,6 +185,7 @@ class ShardAgent:
                 buffer_bytes=self._host.buffer_bytes,
                 fail_on_data_loss=fail,
                 retention_s=options.retention_s,
+                growth=context.growth.of_a_shard(),
             )
             runner = PollingRunner(
                 context, polling, buffer, pool, executor, self._network, self._clock

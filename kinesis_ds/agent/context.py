@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kinesis_ds.agent.growth import StreamGrowth
 from kinesis_ds.limits import SUBSCRIPTION_SILENCE_S
 from kinesis_ds.plan.decoding import Decoding
 from kinesis_ds.wire.deaggregate import MISPLACED_WARNING
@@ -79,12 +80,14 @@ class ShardContext:
         shard: As it was listed when it was assigned.
         diagnose: Finds out why the service refuses the shard.
         changed: Called on the loop when the shard broke or ended: time to list the shards again.
+        growth: How much records of the stream grow when they are decoded.
     """
 
     options: AgentOptions
     shard: Shard
     diagnose: Diagnose
     changed: Callable[[], None]
+    growth: StreamGrowth = field(default_factory=StreamGrowth)
 
     @cached_property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.buffer import ShardBuffer
@@ -83,7 +84,8 @@ class Bench:
     def feed(self, data: bytes, generation: int | None = None) -> Bench:
         self.pool.request("s", len(data), lambda: None)
         generation, parsed = generation or self.machine.generation, message(data)
-        self.executor.submit(lambda: self.runner.decode(generation, parsed), at_once=True)
+        decode = functools.partial(self.runner.decode, generation, parsed, len(data))
+        self.executor.submit(decode, at_once=True)
         return self
 
     def held(self, start: Position) -> list[int]:

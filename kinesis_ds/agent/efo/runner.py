@@ -88,9 +88,10 @@ class SubscriptionRunner(ShardRunner):
         self._received: Position = machine.position
         self._spoilt = 0
         self._undecoded = Undecoded(network)
-        # Size of the message there was no room for. Less room than that would not help: the
+        # Room of the message that did not get it. Less room than that would not help: the
         # subscription would be opened, find the same message, and be given back again.
         self._starved_for = 0
+        self._growth = context.growth.of_a_shard()
 
     def _perform(self, instruction: Instruction) -> None:
         match instruction:
@@ -185,15 +186,18 @@ class SubscriptionRunner(ShardRunner):
                 while (size := parser.next_size()) is not None:
                     began = True
                     if not room:
-                        await self._undecoded.below(_MAX_UNDECODED_BYTES)
-                        room = await self._room_for(generation, size)
+                        # Event by event until it is known how much they grow.
+                        await self._undecoded.below(
+                            _AT_ONCE_BYTES if self._growth.is_guessed else _MAX_UNDECODED_BYTES
+                        )
+                        room = await self._room_for(generation, self._growth.room(size))
                     message = parser.take()
                     if message is None:
                         break
-                    room = 0
+                    reserved, room = room, 0
                     self._undecoded.add(size)
                     self._executor.submit(
-                        functools.partial(self._decode_queued, generation, message),
+                        functools.partial(self._decode_queued, generation, message, reserved),
                         at_once=size <= _AT_ONCE_BYTES and not parser.pending,
                     )
         except aiohttp.ClientError as exc:
@@ -256,22 +260,21 @@ class SubscriptionRunner(ShardRunner):
 
     # --- decoding -------------------------------------------------------------------------------
 
-    def _decode_queued(self, generation: int, message: Message) -> None:
+    def _decode_queued(self, generation: int, message: Message, room: int) -> None:
         try:
-            self.decode(generation, message)
+            self.decode(generation, message, room)
         finally:
             self._undecoded.done(message.size)
 
-    def decode(self, generation: int, message: Message) -> None:
+    def decode(self, generation: int, message: Message, room: int) -> None:
         """Check, decode and buffer one message. Runs in the shard's executor, so maybe on a thread.
 
         A message that cannot be used ends the connection: those behind it must not be used either.
         """
-        size = message.size
         try:
             if generation == self._spoilt or generation != self.machine.generation:
                 # Replaced, or an event before this one was bad: a later connection reads it again.
-                self._pool.change(self._pool_key, -size, 0)
+                self._pool.change(self._pool_key, -room, 0)
                 return
             message.check()
             headers = message.headers()
@@ -287,7 +290,7 @@ class SubscriptionRunner(ShardRunner):
             if ":event-type" not in headers:
                 raise ProtocolError("An event came without its type, so what it holds is unknown.")
             if headers[":event-type"] != "SubscribeToShardEvent":
-                self._pool.change(self._pool_key, -size, 0)
+                self._pool.change(self._pool_key, -room, 0)
                 return
             with label_protocol_errors(self.context.label):
                 event = decode_event(message.payload, self._received, self.context.decoding)
@@ -296,18 +299,20 @@ class SubscriptionRunner(ShardRunner):
         except Exception as exc:
             # Whatever it is, the events behind this one must not be taken without it.
             self._spoilt = generation
-            self._pool.change(self._pool_key, -size, 0)
+            self._pool.change(self._pool_key, -room, 0)
             if not isinstance(exc, KinesisConnectorError):
                 exc = unexpected(exc, self.context.label)
             self._network.post(self._abandon, generation, exc)
             return
         self._received = position
-        self.buffer.append(event.records, position, size)
+        if event.records is not None:
+            self._growth.learn(message.size, event.records.batch.nbytes)
+        self.buffer.append(event.records, position, room)
         self._note_heard(event.millis_behind)
         self.counters.records += rows
         if event.records is not None:
             self.counters.leave_out(event.records.misplaced, self.context.label)
-        self.counters.bytes += size
+        self.counters.bytes += message.size
         if event.continuation is None or event.has_children:
             more = event.continuation is not None
             reached = ReachedEnd(generation, event.has_children, more, position)

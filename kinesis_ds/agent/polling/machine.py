@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kinesis_ds.agent.growth import StreamGrowth
 from kinesis_ds.agent.machine import (
     DIAGNOSE_AFTER,
     Instruction,
@@ -74,6 +75,7 @@ from kinesis_ds.plan.position import (
 if TYPE_CHECKING:
     import random
 
+    from kinesis_ds.agent.growth import Growth
     from kinesis_ds.options.read import PollingOptions
 
 # Older than this an iterator is not worth the call: it may have expired when it gets there.
@@ -140,6 +142,7 @@ class Accepted(Stimulus):
         size: Of the answer, in bytes.
         payload: Bytes of data and keys, which count against the shard's limit.
         has_children: Whether it named child shards.
+        held: Bytes of its records in the buffer.
     """
 
     generation: int
@@ -150,6 +153,7 @@ class Accepted(Stimulus):
     size: int
     payload: int
     has_children: bool = False
+    held: int = 0
 
 
 # --- instructions, beside those of every machine --------------------------------------------------
@@ -205,6 +209,7 @@ class Polling(ShardMachine):
         buffer_bytes: Room of all shards together; an answer is asked for that takes a quarter at
             most.
         retention_s: How long the stream keeps records, in seconds; None where that is not known.
+        growth: Of the shard's records; None: they take no more than the answers they come in.
     """
 
     _first_backoff_s = 0.25
@@ -219,11 +224,17 @@ class Polling(ShardMachine):
         buffer_bytes: int,
         fail_on_data_loss: bool = True,
         retention_s: float | None = None,
+        growth: Growth | None = None,
         rng: random.Random | None = None,
     ) -> None:
         super().__init__(shard, position, fail_on_data_loss=fail_on_data_loss, rng=rng)
         self._pace = PollingPace(options, self._rng)
-        self._size = AnswerSize(options.max_records, options.bytes_per_s, buffer_bytes)
+        self._size = AnswerSize(
+            options.max_records,
+            options.bytes_per_s,
+            buffer_bytes,
+            growth or StreamGrowth().of_a_shard(),
+        )
         self._retention_s = retention_s
         self._from = _From.POSITION
         self._iterator: str | None = None
@@ -266,6 +277,10 @@ class Polling(ShardMachine):
             case Refused() if self.state is ShardState.DECODING:
                 return self._on_failure(stimulus.error, now)
         return None
+
+    def room_for(self, wire: int) -> int:
+        """Return how much room the records of an answer of ``wire`` bytes are expected to take."""
+        return self._size.room_for(wire, self._limit)
 
     # --- the way of a poll ----------------------------------------------------------------------
 
@@ -311,7 +326,7 @@ class Polling(ShardMachine):
         self.failures = self._expiries = self._protocol_failures = 0
         self._throttled_since = None
         self._pace.pay(answer.payload)
-        self._size.learn(answer.size, answer.records, more=answer.millis_behind > 0)
+        self._size.learn(answer.size, answer.records, answer.held, more=answer.millis_behind > 0)
         if answer.following is None:
             return self._on_end(answer, now)
         self._end_doubted = False

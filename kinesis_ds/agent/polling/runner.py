@@ -181,13 +181,14 @@ class PollingRunner(ShardRunner):
 
     async def _take_in(self, answer: Answer, room: _Reserved) -> bytes | int:
         """Return the whole answer; or its size, as far as known, if there is no room for it."""
-        if answer.length is not None and not room.grow(answer.length):
+        needed = self.machine.room_for
+        if answer.length is not None and not room.grow(needed(answer.length)):
             return answer.length
         chunks: list[bytes] = []
         size = 0
         async for chunk in answer.chunks:
             size += len(chunk)
-            if not room.grow(size):
+            if not room.grow(needed(size)):
                 return size
             chunks.append(chunk)
         return b"".join(chunks)
@@ -240,6 +241,7 @@ class PollingRunner(ShardRunner):
                 len(body),
                 payload,
                 page.has_children,
+                records.batch.nbytes if records is not None else 0,
             ),
         )
 

@@ -8,7 +8,8 @@ import pytest
 from kinesis_ds.limits import MIB
 from kinesis_ds.testing import Settings
 from tests.fault.conftest import Serve, StartAgent
-from tests.support.agents import FIRST, SECOND, numbered, put_to, starts, subscribe_calls
+from tests.support.agents import FIRST, SECOND, STREAM, numbered, put_to, starts, subscribe_calls
+from tests.support.aggregates import User, aggregate
 from tests.support.polling import eventually
 
 pytestmark = [pytest.mark.fault, pytest.mark.each_transport]
@@ -97,3 +98,25 @@ def test_an_event_larger_than_the_buffer_gets_through(
 
     agent.take_until([*small[:2], *large, *small[2:]])
     assert len(subscribe_calls(kinesis)) == 1
+
+
+@pytest.mark.parametrize("mode", ["efo", "polling"])
+def test_the_bound_holds_for_small_rows_of_aggregates(
+    serve: Serve, start_agent: StartAgent, mode: str
+) -> None:
+    """F40: decoded, they take several times what came over the network (issue 19, 6)."""
+    rows = numbered(1, 32_000, 10)
+    aggregates = [
+        aggregate(*(User("key", row) for row in rows[first : first + 1000]))
+        for first in range(0, len(rows), 1000)
+    ]
+    kinesis = serve(Settings(event_bytes=100_000))
+    kinesis.put(STREAM, *aggregates)
+    agent = start_agent(kinesis, mode=mode, buffer_bytes=1 * MIB).assign()
+    eventually(lambda: agent.pool()["waiting"], "no room")
+    assert len(agent.held()) > 1000
+
+    agent.take_until(rows)
+    assert agent.pool()["peak_bytes"] <= 1 * MIB
+    wire = agent.shard()["bytes"]
+    assert wire < 1 * MIB, "it is the decoded rows that fill the buffer"
