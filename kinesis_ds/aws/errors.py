@@ -111,6 +111,9 @@ _CREDENTIALS = re.compile(
 )
 
 
+# Where botocore's providers of credentials are.
+_CREDENTIAL_MODULES = frozenset({"aiobotocore.credentials", "botocore.credentials"})
+
 # The modules that parse an answer, and the names of their local variables that hold it.
 _PARSER_MODULES = frozenset({"aiobotocore.endpoint", "aiobotocore.parsers", "botocore.parsers"})
 _ANSWER_VARIABLES = ("response_dict", "response")
@@ -245,7 +248,7 @@ def translate(exc: BaseException, operation: str, target: str) -> KinesisConnect
     status = _status_of_unreadable(exc)
     if status is not None:
         return foreign_error(operation, target, status)
-    if isinstance(exc, _NO_CREDENTIALS) or _GAVE_EXPIRED in str(exc):
+    if isinstance(exc, _NO_CREDENTIALS) or _GAVE_EXPIRED in str(exc) or _is_of_provider(exc):
         return _no_credentials(exc, operation, target)
     if isinstance(exc, boto.NoRegionError):
         return OptionError(
@@ -291,6 +294,17 @@ def _no_credentials(exc: BaseException, operation: str, target: str) -> KinesisC
         said,
         "Set awsAccessKey and awsSecretKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a "
         "profile, or a role.",
+    )
+
+
+def _is_of_provider(exc: BaseException) -> bool:
+    """Return True for what a provider of credentials makes of a wrong configuration.
+
+    That is a file or program that is not there, or what cannot be read: botocore wraps neither.
+    """
+    return isinstance(exc, (ValueError, FileNotFoundError)) and any(
+        frame.f_globals.get("__name__") in _CREDENTIAL_MODULES
+        for frame, _ in traceback.walk_tb(exc.__traceback__)
     )
 
 

@@ -234,6 +234,19 @@ def test_without_any_credentials_it_is_said_what_there_could_be(kinesis: Kinesis
     assert len(kinesis.calls) == 0
 
 
+@pytest.mark.parametrize("command", ["/nowhere/to/be/found", "echo no JSON", "echo {}"])
+def test_a_credential_process_that_does_not_work_is_no_bug_of_ours(
+    kinesis: KinesisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Nor is the endpoint to blame: it is a matter of the user's configuration."""
+    config = tmp_path / "config"
+    config.write_text(f"[default]\ncredential_process = {command}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+
+    with pytest.raises(AccessError, match="No usable AWS credentials"):
+        run_with(by_chain(kinesis), ask)
+
+
 def test_a_role_of_the_profile_is_asked_for_at_the_right_place(
     kinesis: KinesisServer, sts: StsDouble, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
