@@ -37,6 +37,16 @@ def batches(query: Any, kinesis: KinesisServer, first: int, last: int) -> None:
     query.coordinator.latest(query.last_offset())  # the last batch is committed
 
 
+def counted(query: Any, count: int) -> Any:
+    """Wait until so many ranges are counted; agent processes are asked now and then."""
+
+    def found() -> Any:
+        ranges = query.coordinator.statistics()["ranges"]
+        return ranges if ranges["fetched"] + sum(ranges["fallbacks"].values()) == count else None
+
+    return eventually(found, f"{count} ranges")
+
+
 def test_everything_read_twice_is_told(
     kinesis: KinesisServer,
     start_query: StartQuery,
@@ -67,8 +77,7 @@ def test_everything_read_twice_is_told(
         (warning,) = told()
     assert "127.0.0.1" in warning
     assert "agentHost" in warning
-    ranges = query.coordinator.statistics()["ranges"]
-    assert ranges["fetched"] == 0
+    ranges = counted(query, 5)
     assert ranges["fallbacks"]["not_fetched"] == 5
     assert query.coordinator.report()["ranges"] == ranges
 
@@ -82,7 +91,7 @@ def test_ranges_that_are_fetched_are_counted_and_nothing_is_said(
         batches(query, kinesis, 1, 2)
         kinesis.clock.advance(60)
         batches(query, kinesis, 3, 4)
-    ranges = query.coordinator.statistics()["ranges"]
+    ranges = counted(query, 4)
     assert ranges["fetched"] == 4
     assert not any(ranges["fallbacks"].values())
     assert not [r for r in caplog.records if "GetRecords" in r.getMessage()]
@@ -96,3 +105,17 @@ def test_ranges_that_are_fetched_are_counted_and_nothing_is_said(
     assert again.replayed == 1
     found = again.coordinator.statistics()["ranges"]
     assert found["fallbacks"]["not_held"] == 1
+
+
+def test_tasks_fetch_over_an_address_of_the_network(
+    kinesis: KinesisServer, start_query: StartQuery
+) -> None:
+    """Encrypted, and on a port that a firewall may know."""
+    query = start_query(kinesis, agentHost=ELSEWHERE, agentPort="41873-41893")
+    batches(query, kinesis, 1, 2)
+    assert query.data == numbered(1, 2)
+    assert counted(query, 2)["fetched"] == 2
+    (opened,) = query.coordinator._source.open.values()
+    scheme, _, port = opened.agent.address_of(FIRST).uri.rpartition(":")
+    assert scheme == f"grpc+tls://{ELSEWHERE}"
+    assert 41873 <= int(port) <= 41893

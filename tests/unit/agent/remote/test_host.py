@@ -7,13 +7,16 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from kinesis_ds.agent.context import AgentOptions
 from kinesis_ds.agent.remote import messages
 from kinesis_ds.agent.remote.framing import Deframer, encode
-from kinesis_ds.agent.remote.host import run
-from kinesis_ds.errors import AccessError, AgentError, KinesisConnectorError
+from kinesis_ds.agent.remote.host import _AgentProcess, run
+from kinesis_ds.clock import SystemClock
+from kinesis_ds.errors import AccessError, AgentError, KinesisConnectorError, OptionError
 from kinesis_ds.options.aws import AwsOptions
 
 if TYPE_CHECKING:
@@ -76,3 +79,22 @@ def test_a_parent_of_another_version_is_refused() -> None:
 def test_without_a_whole_hello_it_ends_in_silence(said: bytes) -> None:
     """The parent is gone, or is none."""
     assert answer_to(said) == (b"", 1)
+
+
+def test_where_it_cannot_listen_is_told_as_it_is() -> None:
+    """The next process could not listen there either, so no other one is started."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(20)
+    options = AgentOptions("orders", "arn", "", 1.0, fail_on_data_loss=True, host="192.0.2.1")
+    said = messages.Hello(messages.CONTROL_VERSION, AwsOptions("us-east-1"), 1, 1, 30)
+    with ours, theirs:
+        process = _AgentProcess(theirs, said, Mock(), SystemClock())
+        process.handle(messages.OpenAgent(1, options))
+        deframer, heard = Deframer(), []
+        while not any(isinstance(message, messages.Failed) for message in heard):
+            heard += deframer.feed(ours.recv(65536))
+        process.close()
+
+    (error,) = (message.error for message in heard if isinstance(message, messages.Failed))
+    assert isinstance(error, OptionError)
+    assert error.message == "agentHost is 192.0.2.1, which is no address of the driver."
