@@ -45,7 +45,7 @@ def section() -> str:
     for path in sorted((ROOT / "kinesis_ds").rglob("*.py")):
         if "testing" in path.parts:
             continue
-        tree = ast.parse(path.read_text())
+        tree = _FilledIn().visit(ast.parse(path.read_text()))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name, texts = _name(node.func), [_text(one) for one in node.args]
@@ -65,6 +65,32 @@ def section() -> str:
 def page(text: str) -> str:
     """Return the page with a new list in place of the old one."""
     return text.partition(_HEAD)[0] + section()
+
+
+class _FilledIn(ast.NodeTransformer):
+    """Puts the text that a function has given to a local name in place of that name."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, ast.expr] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        before, self._texts = self._texts, {}
+        self.generic_visit(node)
+        self._texts = before
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Name) and isinstance(
+            value, (ast.Constant, ast.JoinedStr, ast.BinOp)
+        ):
+            self._texts.setdefault(target.id, value)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        read = isinstance(node.ctx, ast.Load)
+        return self._texts.get(node.id, node) if read else node
 
 
 def _problems(tree: ast.AST) -> Iterator[str]:
@@ -89,12 +115,15 @@ def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         text = node.value if isinstance(node.value, str) else "…"
         text = re.sub(r"%[-+0-9.]*[sdrfg]", "…", text)
+    elif isinstance(node, ast.FormattedValue):
+        inside = node.value
+        text = _text(inside) if isinstance(inside, (ast.JoinedStr, ast.BinOp)) else "…"
     elif isinstance(node, ast.JoinedStr):
         text = "".join(_text(one) for one in node.values)
     elif isinstance(node, ast.BinOp):
         text = _text(node.left) + _text(node.right)
     elif isinstance(node, ast.IfExp):
-        text = f"{_text(node.body)} / {_text(node.orelse)}"
+        text = " / ".join(filter(None, (_text(node.body), _text(node.orelse))))
     else:
         text = "…"
     return re.sub(r"\s+", " ", re.sub("…+", "…", text)).replace("<", "&lt;")

@@ -49,7 +49,7 @@ def test_the_list_of_texts_has_all_kinds() -> None:
     section = errors_page.section()
     for said in (
         "\n* The checkpoint belongs to the stream …, and the query reads …. — Use the streams of",
-        "\n* awsAccessKey and awsSecretKey go together; one of them is missing\n",
+        "\n* give streamName or streamARN (exactly one of them)\n",
         "\n* discovery was held up stream=… error=…\n",
     ):
         assert said in section
