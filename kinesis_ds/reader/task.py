@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.aws.connection import Connection
 from kinesis_ds.aws.read_range import read_range
-from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, InternalError
 from kinesis_ds.plan.loss import fewer_than_planned
 from kinesis_ds.plan.position import After, Position, may_hold_records
 from kinesis_ds.wire.schema import to_source_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -27,17 +27,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def read_all(ranges: Iterable[PlannedRange], aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+def read_all(
+    ranges: Iterable[PlannedRange],
+    aws: AwsOptions,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a task's ranges, one range after the other, as :func:`read_planned`.
 
     All that has to be read from Kinesis comes over one connection.
+
+    Args:
+        ranges: In the order of reading.
+        aws: How to reach Kinesis.
+        new_loop: Makes the loop that does so; a test may let its time pass faster.
     """
-    with contextlib.closing(_Kinesis(aws)) as kinesis:
+    with contextlib.closing(_Kinesis(aws, new_loop)) as kinesis:
         for planned in ranges:
             yield from _read(planned, kinesis)
 
 
-def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBatch]:
+def read_planned(
+    planned: PlannedRange,
+    aws: AwsOptions,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> Iterator[pa.RecordBatch]:
     """Yield exactly the records of a planned range, in order, as batches of ``SOURCE_SCHEMA``.
 
     If the agent is gone, was restarted or breaks off half-way, the rest of the range is read from
@@ -47,7 +60,7 @@ def read_planned(planned: PlannedRange, aws: AwsOptions) -> Iterator[pa.RecordBa
         DataLossError: Kinesis no longer holds all of the range, and the query is to fail then.
         KinesisConnectorError: Kinesis cannot be read.
     """
-    return read_all((planned,), aws)
+    return read_all((planned,), aws, new_loop)
 
 
 def _read(planned: PlannedRange, kinesis: _Kinesis) -> Iterator[pa.RecordBatch]:
@@ -66,7 +79,7 @@ def _read(planned: PlannedRange, kinesis: _Kinesis) -> Iterator[pa.RecordBatch]:
                 "%s Reading (%s, %s] from Kinesis instead.", exc.message, position, planned.end
             )
     if not complete and may_hold_records(position, planned.end):
-        for batch in kinesis.read(planned, position):
+        for batch in kinesis.read(planned, position, rows):
             rows += batch.num_rows
             yield to_source_batch(batch, planned.stream, planned.shard_id)
     if planned.records is not None and rows != planned.records:
@@ -84,19 +97,43 @@ def _on_other_count(planned: PlannedRange, rows: int, complete: bool) -> None:
     logger.warning("%s", loss.accept(fail_on_data_loss=planned.fail_on_data_loss))
 
 
-class _Kinesis:
-    """Reads ranges from Kinesis over one connection, opened with the first. Close it when done."""
+class _LoopClock:
+    """The time that passes in a loop."""
 
-    def __init__(self, aws: AwsOptions) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+class _Kinesis:
+    """Reads ranges from Kinesis over one connection, opened with the first. Close it when done.
+
+    Make it when the task begins: all its ranges are known by then.
+    """
+
+    def __init__(self, aws: AwsOptions, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self._aws = aws
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = new_loop()
+        self._clock = _LoopClock(self._loop)
+        self._began = self._clock.monotonic()
         self._open = contextlib.AsyncExitStack()
         self._connection: Connection | None = None
 
-    def read(self, planned: PlannedRange, position: Position) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range behind a position, as batches of ``RECORD_SCHEMA``."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+    def read(
+        self, planned: PlannedRange, position: Position, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range behind a position, as batches of ``RECORD_SCHEMA``.
+
+        Args:
+            planned: The range.
+            position: Where to begin.
+            rows: How many rows of the range lie before that.
+        """
         loop = self._loop
         if self._connection is None:
             self._connection = loop.run_until_complete(
@@ -109,9 +146,11 @@ class _Kinesis:
             position,
             planned.end,
             planned.label,
-            SystemClock(),
+            self._clock,
             fail_on_data_loss=planned.fail_on_data_loss,
             decoding=planned.decoding,
+            expected=None if planned.records is None else planned.records - rows,
+            known_since=self._began,
         )
         try:
             while True:
@@ -123,6 +162,5 @@ class _Kinesis:
             loop.run_until_complete(batches.aclose())  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        if self._loop is not None:
-            self._loop.run_until_complete(self._open.aclose())
-            self._loop.close()
+        self._loop.run_until_complete(self._open.aclose())
+        self._loop.close()

@@ -67,23 +67,23 @@ def _answer(
     # What retention took since the iterator was made is skipped without a word.
     place = log.after(after)
     looked_ms = _looked_ms(account, shard, after)
-    stop = log.fitting(place, limit, _ANSWER_BYTES)
+    shown, closed = _shown(account, shard, now_ms)
+    if place >= shown and (shown < log.stop or closed != (shard.ending is not None)):
+        return _empty(stream, shard, after, 0, now)
+    stop = min(log.fitting(place, limit, _ANSWER_BYTES), max(shown, place))
     if looked_ms is not None and place < (beyond := log.since(looked_ms + 1)):
         stop = min(stop, beyond)
     elif looked_ms is not None and place < log.stop:
-        return {
-            "Records": [],
-            "MillisBehindLatest": max(1, now_ms - looked_ms),
-            "NextShardIterator": _iterator(stream, shard, shard.clock.moment(looked_ms), now),
-        }
+        behind_ms = max(1, now_ms - looked_ms)
+        return _empty(stream, shard, shard.clock.moment(looked_ms), behind_ms, now)
     _count_bytes(shard, log.size(place, stop), now)
     answer: dict[str, Any] = {
         "Records": orjson.Fragment(log.json(place, stop)),
-        "MillisBehindLatest": shard.behind_ms(place, stop, now_ms),
+        "MillisBehindLatest": 0 if stop == shown else shard.behind_ms(place, stop, now_ms),
     }
-    if stop < log.stop:
+    if stop < log.stop or (shard.ending is not None and not closed):
         after = log.number(stop - 1)
-    elif shard.ending is None:
+    elif not closed:
         after = shard.here(now_ms)
     else:
         return {
@@ -92,6 +92,24 @@ def _answer(
             "ChildShards": shard.child_descriptions(),
         }
     return {**answer, "NextShardIterator": _iterator(stream, shard, after, now)}
+
+
+def _empty(stream: Stream, shard: Shard, after: int, behind_ms: int, now: float) -> dict[str, Any]:
+    return {
+        "Records": [],
+        "MillisBehindLatest": behind_ms,
+        "NextShardIterator": _iterator(stream, shard, after, now),
+    }
+
+
+def _shown(account: Account, shard: Shard, now_ms: int) -> tuple[int, bool]:
+    """Return the place after the records that GetRecords shows, and whether it shows the end."""
+    lag_ms = round(account.settings.get_records_lag_s * 1000)
+    if not lag_ms:
+        return shard.log.stop, shard.ending is not None
+    closed_ms = shard.closed_ms
+    closed = closed_ms is not None and closed_ms + lag_ms <= now_ms
+    return shard.log.since(now_ms - lag_ms + 1), closed
 
 
 def _looked_ms(account: Account, shard: Shard, after: int) -> int | None:

@@ -27,6 +27,8 @@ class Settings:
         stretch_s: How many seconds of a shard's time GetRecords looks through for one answer. If
             they hold no record, the answer is empty and its MillisBehindLatest is above 0, as AWS
             documents. None: it finds the next record, however far away.
+        get_records_lag_s: GetRecords shows a record, and the end of a shard, only after so many
+            seconds; a subscription shows them at once.
         event_bytes: The most bytes of records in one event, before base64; a larger record is sent
             alone.
         expired_position: How a read from a position older than the oldest record is answered:
@@ -45,6 +47,7 @@ class Settings:
     resubscribe_s: float = 5.0
     iterator_life_s: float = 300.0
     stretch_s: float | None = None
+    get_records_lag_s: float = 0.0
     event_bytes: int = 1 * MIB
     expired_position: Literal["refuse", "oldest"] = "refuse"
     seed: int = 0

@@ -21,7 +21,7 @@ from kinesis_ds.options.read import ReadOptions
 from kinesis_ds.plan.offsets import InitialOffset, Offset, decode_offset, encode_offset
 from kinesis_ds.reader.coordinator import Coordinator
 from kinesis_ds.reader.task import read_planned
-from tests.support.fast import fast_network
+from tests.support.fast import FastLoop, fast_network
 from tests.support.fast_agent import fast_processes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Row:
 
 
 def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
-    """Return the rows that a task returns for a range."""
+    """Return the rows that a task returns for a range; its pauses are in fast time."""
     return [
         Row(
             item["shardId"],
@@ -60,7 +60,7 @@ def read_rows(planned: PlannedRange, options: ReadOptions) -> list[Row]:
             item["data"],
             item["stream"],
         )
-        for batch in read_planned(planned, options.aws)
+        for batch in read_planned(planned, options.aws, FastLoop)
         for item in batch.to_pylist()
     ]
 

@@ -79,6 +79,8 @@ def hurry(setattr_: Callable[[object, str, object], None] = setattr) -> None:
     """
     pace = range_reading.GET_RECORDS_MIN_INTERVAL_S / SPEED
     setattr_(range_reading, "GET_RECORDS_MIN_INTERVAL_S", pace)
+    # GetRecords does not lag here.
+    setattr_(range_reading, "_SETTLED_AFTER_S", 0.0)
 
 
 def _batches(reader: KinesisStreamReader, partition: RangePartition) -> Generator[Task, None, None]:

@@ -49,7 +49,8 @@ def test_an_expired_iterator_is_renewed_behind_the_last_record_read(
 ) -> None:
     """F26: on the second and the third page, twice in a row; each record comes once."""
     expired = Refuse("ExpiredIteratorException")
-    kinesis = serve(None, *[Fault(expired, "GetRecords", call=n) for n in (2, 3, 5)])
+    faults = [Fault(expired, "GetRecords", call=n) for n in (2, 3, 5)]
+    kinesis = serve(Settings(enforce_limits=False), *faults)
     kinesis.put(STREAM, *numbered(1, 25, BIG))
     numbers = [r.sequence_number for r in kinesis.records(STREAM)]
     if closed:

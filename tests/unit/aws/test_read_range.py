@@ -16,7 +16,15 @@ from kinesis_ds.errors import (
     KinesisConnectorError,
     ProtocolError,
 )
-from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, At, AtTimestamp, Position
+from kinesis_ds.plan.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    After,
+    At,
+    AtTimestamp,
+    Position,
+    ShardEnd,
+)
 from kinesis_ds.wire.decode import sequence_numbers
 from tests.support.builders import ARRIVED_S, record
 from tests.support.virtual_time import run_in_virtual_time
@@ -71,6 +79,7 @@ class Answers:
         self.iterators = list(iterators)
         self.starts: list[str] = []
         self.times: list[float] = []
+        self.limits: list[int] = []
 
     async def call(self, operation: str, body: dict[str, Any], label: str) -> dict[str, Any]:
         if operation == "GetShardIterator":
@@ -81,6 +90,7 @@ class Answers:
             answer = self.iterators.pop(0) if self.iterators else {"ShardIterator": "first"}
         else:
             self.times.append(asyncio.get_running_loop().time())
+            self.limits.append(body["Limit"])
             answer = self.pages.pop(0)
         if isinstance(answer, KinesisConnectorError):
             raise answer
@@ -88,7 +98,13 @@ class Answers:
 
 
 def read(
-    answers: Answers, start: Position, end: Position, *, fail_on_data_loss: bool = True
+    answers: Answers,
+    start: Position,
+    end: Position,
+    *,
+    fail_on_data_loss: bool = True,
+    expected: int | None = None,
+    known_since: float | None = None,
 ) -> list[int]:
     async def collect() -> list[int]:
         batches = read_range(
@@ -100,6 +116,8 @@ def read(
             "shard s",
             LoopClock(),
             fail_on_data_loss=fail_on_data_loss,
+            expected=expected,
+            known_since=known_since,
         )
         return [n async for batch in batches for n in sequence_numbers(batch)]
 
@@ -240,6 +258,102 @@ def test_a_range_ends_at_a_time(start: Position, pages: list[Answer], expected: 
 
     assert read(answers, start, AtTimestamp(T_MS)) == expected
     assert answers.pages == []
+
+
+@pytest.mark.parametrize("end", [After("9"), AtTimestamp(T_MS), SHARD_END])
+def test_nothing_at_the_tip_is_not_believed_while_rows_are_missing(end: Position) -> None:
+    """GetRecords may show records later than the subscription that they were planned from."""
+    last = [page(last=True)] if isinstance(end, ShardEnd) else [page()]
+    answers = Answers(*[page()] * 20, page(1, 2), *[page()] * 20, page(3), *last)
+
+    assert read(answers, TRIM_HORIZON, end, expected=3, known_since=0.0) == [1, 2, 3]
+    assert answers.pages == []
+
+
+def test_rows_that_do_not_come_are_given_up_half_a_minute_after_they_were_known() -> None:
+    """The task says then how many are missing. It has not asked as fast as it may."""
+    answers = Answers(page(1), *[page()] * 100)
+
+    assert read(answers, TRIM_HORIZON, After("9"), expected=3, known_since=0.0) == [1]
+    assert 30 <= answers.times[-1] <= 31
+    assert len(answers.times) <= 63
+
+
+def test_a_shard_that_does_not_end_is_doubted_only_after_half_a_minute() -> None:
+    """The subscription told of its end, and GetRecords may not know of it yet."""
+    answers = Answers(*[page()] * 50, page(1, last=True))
+    assert read(answers, TRIM_HORIZON, SHARD_END, known_since=0.0) == [1]
+
+    with pytest.raises(ProtocolError, match="read to its end once"):
+        read(Answers(*[page()] * 100), TRIM_HORIZON, SHARD_END, known_since=0.0)
+
+
+@pytest.mark.parametrize(
+    ("end", "known_since", "asked_for_s"),
+    [
+        pytest.param(After("9"), 0.0, 3.0, id="three seconds"),
+        pytest.param(After("9"), -2.0, 1.0, id="of which two had passed"),
+        pytest.param(After("9"), -3.0, 0.0, id="known long enough"),
+        pytest.param(After("9", -1_000), 0.0, 3.0, id="seen a second ago"),
+        pytest.param(After("9", -60_000), 0.0, 0.0, id="seen a minute ago"),
+        pytest.param(AtTimestamp(0), 0.0, 0.2, id="a time, of which nothing was received"),
+        pytest.param(After("9"), None, 0.0, id="known for ever"),
+    ],
+)
+def test_silence_where_nothing_was_counted_is_asked_about_for_three_seconds(
+    end: Position, known_since: float | None, asked_for_s: float
+) -> None:
+    """Since the range was known; a range that lies long back costs nothing (LoopClock is at 0)."""
+    answers = Answers(*[page()] * 100)
+
+    assert read(answers, TRIM_HORIZON, end, known_since=known_since) == []
+    assert answers.times[-1] == pytest.approx(asked_for_s, abs=0.55)
+
+
+def test_a_position_that_is_gone_leaves_no_number_to_wait_for() -> None:
+    """The rows that expired with it do not come, however long somebody asks."""
+    answers = Answers(page(7), *[page()] * 100, iterators=[INVALID])
+
+    assert read(
+        answers, After("5"), After("9"), fail_on_data_loss=False, expected=3, known_since=0.0
+    ) == [7]
+    assert answers.times[-1] <= 4
+
+
+@pytest.mark.parametrize(
+    ("expected", "start", "pages", "limits"),
+    [
+        pytest.param(None, TRIM_HORIZON, [page(1, 2), page(3)], [10_000] * 2, id="no number"),
+        pytest.param(3, TRIM_HORIZON, [page(1, 2), page(3)], [4, 2], id="what is missing"),
+        pytest.param(20_000, TRIM_HORIZON, [page(1, 2, 3)], [10_000], id="the most there is"),
+        pytest.param(
+            2, TRIM_HORIZON, [page(1, 2), page(4)], [3, 1], id="none is missing, is there more?"
+        ),
+        pytest.param(
+            1,
+            LATER,
+            [page(*range(1, 3)), page(*range(3, 7)), page(*range(7, 15)), page(15, arrived_s=9e9)],
+            [2, 4, 8, 16],
+            id="records that are no rows of the range are passed in few calls",
+        ),
+    ],
+)
+def test_no_more_is_asked_for_than_is_missing(
+    expected: int | None, start: Position, pages: list[Answer], limits: list[int]
+) -> None:
+    """And one record more, which shows that the range is over. A shard gives 2 MB a second."""
+    answers = Answers(*pages)
+    end = After("15") if start is LATER else After("3")
+
+    read(answers, start, end, expected=expected)
+    assert answers.limits == limits
+
+
+def test_more_rows_than_were_counted_are_seen() -> None:
+    """A record that the agent never had must not push out the last one without a word."""
+    answers = Answers(page(1, 2, 3), page())
+
+    assert read(answers, TRIM_HORIZON, After("9"), expected=2) == [1, 2, 3]
 
 
 def test_a_range_ends_before_a_record() -> None:

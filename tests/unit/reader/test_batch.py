@@ -21,7 +21,7 @@ from kinesis_ds.reader.batch import KinesisBatchReader, plan_batch
 from kinesis_ds.reader.task import read_all
 from kinesis_ds.testing import KinesisServer
 from tests.support.agents import FIRST, SECOND
-from tests.support.fast import FastClock, fast_network
+from tests.support.fast import FastClock, FastLoop, fast_network
 
 if TYPE_CHECKING:
     from kinesis_ds.options.read import ReadOptions
@@ -45,7 +45,7 @@ def plan(kinesis: KinesisServer, **options: str) -> list[PlannedRange]:
 def read(kinesis: KinesisServer, planned: list[PlannedRange]) -> list[tuple[str, bytes]]:
     return [
         (row["shardId"], row["data"])
-        for batch in read_all(planned, _options(kinesis).aws)
+        for batch in read_all(planned, _options(kinesis).aws, FastLoop)
         for row in batch.to_pylist()
     ]
 

@@ -350,3 +350,43 @@ def test_what_is_put_into_a_stretch_that_was_crossed_comes() -> None:
     model.put(b"1")
 
     assert data_of(model.get(iterator)["Records"]) == [b"1"]
+
+
+def test_get_records_may_show_a_record_later_than_it_arrived() -> None:
+    """Until then it answers as at the tip, and the iterator does not pass the record."""
+    model = Model(get_records_lag_s=5.0)
+    model.create()
+    [number] = model.put(b"0")
+    model.now += 4
+    first = model.iterator(0, "TRIM_HORIZON")
+    answer = model.get(first)
+    assert (answer["Records"], answer["MillisBehindLatest"]) == ([], 0)
+
+    model.now += 1
+    model.put(b"1")
+    answer = model.get(answer["NextShardIterator"])
+    assert (data_of(answer["Records"]), answer["MillisBehindLatest"]) == ([b"0"], 0)
+    behind = model.iterator(0, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=str(number))
+    model.now += 1
+    for iterator in (answer["NextShardIterator"], behind):
+        answer = model.get(iterator)
+        assert answer["Records"] == []
+    model.now += 4
+    assert data_of(model.get(answer["NextShardIterator"])["Records"]) == [b"1"]
+
+
+def test_get_records_may_show_the_end_of_a_shard_later_than_it_was_closed() -> None:
+    """With its last records, or behind them."""
+    model = Model(get_records_lag_s=5.0)
+    model.create()
+    model.put(b"0")
+    model.now += 2
+    model.split(0)
+    model.now += 4
+    answer = model.get(model.iterator(0, "TRIM_HORIZON"))
+    assert data_of(answer["Records"]) == [b"0"]
+
+    model.now += 1
+    end = model.get(answer["NextShardIterator"])
+    assert (end["Records"], end["NextShardIterator"]) == ([], None)
+    assert model.get(model.iterator(0, "TRIM_HORIZON"))["ChildShards"]
