@@ -17,10 +17,10 @@ from kinesis_ds.plan.ranges import ranges
 from kinesis_ds.reader.planning import plan_stream
 from kinesis_ds.reader.progress import progress_report
 from kinesis_ds.reader.source import Source
-from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S, Until
+from kinesis_ds.reader.source_stream import CONTROL_TIMEOUT_S, SourceStream, Until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kinesis_ds.agent.interface import Agents
     from kinesis_ds.options.aws import AwsOptions
@@ -65,18 +65,18 @@ class Coordinator:
         self._base: SourceOffset | None = None
         # An offset behind which there was nothing to do, so long as no news came.
         self._quiet: SourceOffset | None = None
-        self._until: dict[str, Until] | None = None
+        self._until: Until | None = None
         self._last_moved = self._clock.monotonic()
 
     # --- what Spark asks ------------------------------------------------------------------------
 
     def prepare_available_now(self) -> None:
-        """End at the tip as of now, whatever is written from now on. Takes 1 to 2 s per stream.
+        """End at the tip as of now, whatever is written from now on. Takes 1 to 2 s.
 
         Raises:
             KinesisConnectorError: A stream cannot be read.
         """
-        self._until = {arn: stream.now() for arn, stream in self._source.streams().items()}
+        self._until = _now(self._source.streams())
 
     def latest(self, start: Offset | None, *, everything: bool = False) -> Offset:
         """Return up to where a batch behind ``start`` can go: ``start`` if there is nothing to do.
@@ -173,7 +173,7 @@ class Coordinator:
         following = SourceOffset(
             {
                 # A stream that is new in the query enters the checkpoint before it is read.
-                arn: stream.following(known.streams[arn], self._until[arn] if self._until else None)
+                arn: stream.following(known.streams[arn], self._until)
                 if arn in base.streams
                 else known.streams[arn]
                 for arn, stream in streams.items()
@@ -194,15 +194,12 @@ class Coordinator:
         self._last_moved, self._quiet = now, None
         return following
 
-    def _arrived(self, base: SourceOffset, until: dict[str, Until]) -> bool:
+    def _arrived(self, base: SourceOffset, until: Until) -> bool:
         """Return True if a query that ends at ``until`` is there."""
         source = self._source
 
         def reached() -> bool:
-            return all(
-                s.reached(source.known(s.source, base), until[arn])
-                for arn, s in source.open.items()
-            )
+            return all(s.reached(source.known(s.source, base), until) for s in source.open.values())
 
         async def ask() -> bool:
             return all(await asyncio.gather(*(s.knows_all_shards() for s in source.open.values())))
@@ -218,16 +215,34 @@ class Coordinator:
         source.streams(fresh=True)
         origin = source.new_start() if base is None else base
         streams = source.streams_of(origin)
-        ends = {}
+        logged = base.streams.keys() if base is not None else ()
+        starts = {}
         for arn, stream in streams.items():
             start = stream.checked(origin.streams.get(arn) or source.new_start().streams[arn])
-            logged = base is not None and arn in base.streams
-            if logged:
+            if arn in logged:
                 stream.log_resumed(start)
                 start = stream.without_lost(start)
-            end = everything_until(start.shards, stream.listed, stream.now().service_ms)
-            ends[arn] = replace(start, shards=end, start=None if logged else start.shards)
-        return SourceOffset(ends)
+            starts[arn] = start
+        until_ms = _now(streams).service_ms
+        return SourceOffset(
+            {
+                arn: replace(
+                    start,
+                    shards=everything_until(start.shards, streams[arn].listed, until_ms),
+                    start=None if arn in logged else start.shards,
+                )
+                for arn, start in starts.items()
+            }
+        )
+
+
+def _now(streams: Mapping[str, SourceStream]) -> Until:
+    """Return the present moment, once it has passed (1 to 2 s).
+
+    All streams of a query are in one region. So one of them shows the clock of all, and their
+    number costs no time.
+    """
+    return next(iter(streams.values())).now()
 
 
 def _origin(start: Offset, end: StreamOffset) -> StreamOffset | None:

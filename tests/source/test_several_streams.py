@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,26 @@ def test_everything_of_all_at_once(two: KinesisServer, start_query: StartQuery) 
     query = start_query(two, streamName=BOTH)
     query.once()
     assert by_stream(query) == {STREAM: numbered(1, 3), "returns": numbered(101, 103)}
+
+
+@pytest.mark.parametrize("trigger", ["available now", "once"])
+def test_the_moment_at_which_a_run_ends_is_asked_for_once(
+    kinesis: KinesisServer, start_query: StartQuery, trigger: str
+) -> None:
+    """It takes a second or two to pass; each stream shows the same clock while it is waited for."""
+    names = [STREAM, *(f"more-{n}" for n in range(4))]
+    for name in names[1:]:
+        kinesis.create_stream(name, 1)
+    query = start_query(kinesis, streamName=",".join(names), consumerMode="polling")
+    if trigger == "once":
+        query.coordinator.latest(None, everything=True)
+    else:
+        query.coordinator.prepare_available_now()  # type: ignore[attr-defined]
+
+    # The first call for each stream is the one that looks it up.
+    described = Counter(c.target.stream for c in kinesis.calls.calls("DescribeStreamSummary"))
+    assert sum(calls > 1 for calls in described.values()) == 1
+    assert described.keys() == set(names)
 
 
 def test_each_stream_may_have_a_consumer_of_its_own_name(
