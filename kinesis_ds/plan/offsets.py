@@ -9,11 +9,13 @@ Version 2 is one JSON object of strings, integers and nested objects::
          "consumer": "kinesis_ds_1f0c...",   # the enhanced fan-out consumer of this query
          "from": {"shardId-000000000000": "TRIM_HORIZON"},   # only where the start is not logged
          "shards": {"shardId-000000000000": "AFTER:4964...@1700000000123",
-                    "shardId-000000000001": "SHARD_END"}}}}
+                    "shardId-000000000001": "SHARD_END"}}},
+     "crc32": "5c0a31f7"}                    # of "streams", as :func:`_checksum` writes them
 
 What follows the ``@`` is ``After.seen_ms``. ``from`` is where the batch that ends here starts, if
 the offset before it does not say: the first batch of a query that reads records at once
-(``Trigger.Once``). Version 1 had neither.
+(``Trigger.Once``). Version 1 had neither. The first offsets of version 2 had no ``crc32``: they are
+read unchecked, and a program that does not know the member passes over it.
 
 ``{"v": 2, "initial": 1}`` is what ``initialOffset`` returns: *before anything was decided*. PySpark
 gives a source no place to store its initial offset, so it must be the same value every time it is
@@ -24,9 +26,11 @@ checkpoint before either is used.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kinesis_ds.codecs import crc32
 from kinesis_ds.errors import OffsetError, shown
 from kinesis_ds.plan.position import Position, ShardEnd, parse_position
 
@@ -90,19 +94,17 @@ def encode_offset(offset: Offset) -> dict[str, Any]:
     """Return an offset as a dictionary of strings, integers and dictionaries, for JSON."""
     if isinstance(offset, InitialOffset):
         return {"v": VERSION, "initial": 1}
-    return {
-        "v": VERSION,
-        "streams": {
-            arn: {
-                "name": s.name,
-                "created": s.created_ms,
-                "consumer": s.consumer,
-                **({} if s.start is None else {"from": _encode_positions(s.start)}),
-                "shards": _encode_positions(s.shards),
-            }
-            for arn, s in sorted(offset.streams.items())
-        },
+    streams = {
+        arn: {
+            "name": s.name,
+            "created": s.created_ms,
+            "consumer": s.consumer,
+            **({} if s.start is None else {"from": _encode_positions(s.start)}),
+            "shards": _encode_positions(s.shards),
+        }
+        for arn, s in sorted(offset.streams.items())
     }
+    return {"v": VERSION, "streams": streams, "crc32": _checksum(streams)}
 
 
 def decode_offset(raw: object) -> Offset:
@@ -127,7 +129,7 @@ def decode_offset(raw: object) -> Offset:
             raise _damaged(f"'initial' is not 1, or not alone, in {shown(raw)}")
         return InitialOffset()
     try:
-        return SourceOffset(
+        offset = SourceOffset(
             {
                 arn: StreamOffset(
                     name=_typed(s["name"], str),
@@ -142,6 +144,39 @@ def decode_offset(raw: object) -> Offset:
         )
     except (KeyError, TypeError, AttributeError) as exc:
         raise _damaged(f"{exc!r} in {shown(raw)}") from exc
+    _check(raw)
+    return offset
+
+
+def _check(raw: dict[str, Any]) -> None:
+    """Raise OffsetError if the positions are not those that were written.
+
+    A digit that changed is still a digit: without a checksum, records would be left out or repeated
+    without a word.
+    """
+    if "crc32" not in raw:
+        return
+    try:
+        found = _checksum(raw["streams"])
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise _damaged(f"{type(exc).__name__} in {shown(raw)}") from exc
+    if raw["crc32"] != found:
+        raise OffsetError(
+            f"The checkpoint's offset is damaged: its checksum crc32 is {shown(raw['crc32'])} and "
+            f"should be {found} in {shown(raw)}.",
+            "Restore the checkpoint from a copy, or start with a new checkpointLocation. If you "
+            "changed the offset yourself, leave crc32 out.",
+        )
+
+
+def _checksum(streams: Mapping[str, object]) -> str:
+    """Return the CRC-32, in eight hex digits, of the JSON of ``streams``.
+
+    In it the members of each object are sorted, there are no spaces, and what is not ASCII is
+    escaped: whoever passes an offset on may write it in another way.
+    """
+    text = json.dumps(streams, sort_keys=True, separators=(",", ":"))
+    return f"{crc32(text.encode()):08x}"
 
 
 def _encode_positions(positions: Mapping[str, Position]) -> dict[str, str]:

@@ -21,7 +21,11 @@ from kinesis_ds.plan.position import SHARD_END, TRIM_HORIZON, After, AtTimestamp
 
 GOLDEN_FILES = Path(__file__).parents[2] / "golden"
 GOLDEN = sorted(GOLDEN_FILES.glob("v*/*.json"))
-CURRENT = sorted((GOLDEN_FILES / f"v{VERSION}").glob("*.json"))
+# The first offsets of version 2 had no checksum.
+CURRENT = [
+    *sorted((GOLDEN_FILES / "v2-crc32").glob("*.json")),
+    GOLDEN_FILES / "v2" / "initial.json",
+]
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 
 
@@ -38,7 +42,8 @@ def raw_offset(**changes: Any) -> dict[str, Any]:
 
 def test_golden_files_are_there() -> None:
     """The next test would pass without any file."""
-    assert len(GOLDEN) >= 5
+    assert len(GOLDEN) >= 16
+    assert len(CURRENT) >= 6
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=lambda p: p.stem)
@@ -55,6 +60,17 @@ def test_golden_offset_of_each_version_is_understood(path: Path) -> None:
     offset = decode_offset(json.loads(path.read_text()))
 
     assert decode_offset(json.loads(json.dumps(encode_offset(offset)))) == offset
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda p: p.stem)
+def test_golden_offset_means_the_same_with_and_without_a_checksum(path: Path) -> None:
+    """The member is one more, and an older program that passes over it reads the offset right."""
+    with_checksum = json.loads(path.read_text())
+    without = json.loads((GOLDEN_FILES / "v2" / path.name).read_text())
+
+    assert decode_offset(with_checksum) == decode_offset(without)
+    with_checksum.pop("crc32", None)
+    assert with_checksum == without
 
 
 def test_golden_positions_mean_what_they_say() -> None:
@@ -196,6 +212,59 @@ def test_damage_of_any_size_is_told_in_short(place: str) -> None:
         with pytest.raises(OffsetError) as caught:
             decode_offset(raw)
         assert len(str(caught.value)) < 800
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda p: p.stem)
+def test_no_character_can_change_without_being_noticed(path: Path) -> None:
+    """A digit that flips on a disk is a digit still: it left out 154 records of 1,200 once, and
+    nobody was told. What is not refused is what was written.
+    """
+    text = path.read_text()
+    written = decode_offset(json.loads(text))
+    for at, before in enumerate(text):
+        for after in {chr(ord(before) ^ 1), "0", "9", '"', "a"} - {before}:
+            try:
+                raw = json.loads(text[:at] + after + text[at + 1 :])
+            except ValueError:
+                continue
+            try:
+                assert encode_offset(decode_offset(raw)) == encode_offset(written)
+            except OffsetError:
+                continue
+
+
+def test_a_wrong_checksum_is_told_with_a_remedy() -> None:
+    """Whether the positions or the checksum itself are wrong; and how to change one by hand."""
+    raw = json.loads((GOLDEN_FILES / "v2-crc32" / "positions.json").read_text())
+    shards = raw["streams"][ARN]["shards"]
+    shards["shardId-000000000001"] = shards["shardId-000000000001"].replace("3852", "3853")
+    with pytest.raises(
+        OffsetError, match=r"damaged: its checksum.*Restore the checkpoint.*leave crc32 out"
+    ):
+        decode_offset(raw)
+
+    del raw["crc32"]
+    assert decode_offset(raw)
+    for wrong in (None, 5, "", "0", [[]]):
+        with pytest.raises(OffsetError, match="its checksum"):
+            decode_offset({**raw, "crc32": wrong})
+
+
+def test_a_checksum_does_not_depend_on_how_the_json_is_written() -> None:
+    """Spark may pass an offset on with its members in another order, or with spaces."""
+    path = GOLDEN_FILES / "v2-crc32" / "two_streams.json"
+    raw = json.loads(path.read_text())
+    turned = {key: raw[key] for key in reversed(raw)}
+    turned["streams"] = {arn: dict(reversed(s.items())) for arn, s in raw["streams"].items()}
+
+    assert decode_offset(json.loads(json.dumps(turned, indent=2))) == decode_offset(raw)
+
+
+def test_other_members_are_passed_over() -> None:
+    """A progress report has some beside the streams; the checksum does not count them."""
+    stream = StreamOffset("a", "arn:a", 1, "c", {"s1": After("1")})
+    raw = encode_offset(SourceOffset({"arn:a": stream}))
+    assert decode_offset({**raw, "lag": {}}) == SourceOffset({"arn:a": stream})
 
 
 def test_when_a_shard_was_seen_and_where_a_batch_starts_are_kept() -> None:
