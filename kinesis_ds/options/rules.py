@@ -24,10 +24,13 @@ def access_problems(options: GivenOptions, *, needs_stream: bool = True) -> Iter
     given, v = options.given, options.values
     both = "streamName" in given and "streamARN" in given
     if both or (needs_stream and "streamName" not in given and "streamARN" not in given):
-        said = "give streamName or streamARN (exactly one of them)"
-        if not given:
-            said += "; a table's own options do not reach the source, give them where it is used"
-        yield said
+        if given:
+            yield "give streamName or streamARN (exactly one of them)"
+        else:
+            yield (
+                "give streamName or streamARN (exactly one of them); a table's own options do not "
+                "reach the source, give them where it is used"
+            )
     if ("awsAccessKey" in given) != ("awsSecretKey" in given):
         yield "awsAccessKey and awsSecretKey go together; one of them is missing"
     if "sessionToken" in given and "awsAccessKey" not in given:
