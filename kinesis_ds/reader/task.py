@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinesis_ds.agent.range_client import stream_range
 from kinesis_ds.aws.connection import Connection
@@ -17,7 +18,7 @@ from kinesis_ds.plan.position import After, Position, may_hold_records
 from kinesis_ds.wire.schema import to_source_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from kinesis_ds.plan.planned_range import PlannedRange
 
 logger = logging.getLogger(__name__)
+
+# Closing sends nothing and waits for nobody; whoever is interrupted by it must not hang.
+_FINISH_WITHIN_S = 5.0
 
 
 def read_all(
@@ -159,8 +163,22 @@ class _Kinesis:
                 except StopAsyncIteration:
                     return
         finally:
-            loop.run_until_complete(batches.aclose())  # type: ignore[attr-defined]
+            _finish(loop, batches.aclose())  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._open.aclose())
+        _finish(self._loop, self._open.aclose())
         self._loop.close()
+
+
+def _finish(loop: asyncio.AbstractEventLoop, closing: Coroutine[Any, Any, None]) -> None:
+    """Run what closes something on a loop that stands still, also from within another loop.
+
+    Rows that nobody takes any more are closed where the garbage collector finds them, and that may
+    be where another task's loop runs in this thread. A thread cannot run two loops at a time.
+    """
+    if asyncio._get_running_loop() is None:
+        loop.run_until_complete(closing)
+        return
+    thread = threading.Thread(target=loop.run_until_complete, args=(closing,), daemon=True)
+    thread.start()
+    thread.join(_FINISH_WITHIN_S)

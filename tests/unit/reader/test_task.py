@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,21 @@ def test_an_agent_that_breaks_off_is_continued_by_kinesis(sources: Sources) -> N
 
     assert read(planned(3)) == ["1", "2", "3"]
     assert sources.asked_from == [After("2")]
+
+
+def test_rows_that_nobody_takes_any_more_are_closed_from_within_another_loop(
+    sources: Sources,
+) -> None:
+    """The garbage collector closes them where it finds them: perhaps while another task reads."""
+    sources.kinesis = [batch(1), batch(2)]
+    rows = task.read_planned(planned(None, agent=None), AwsOptions())
+    next(rows)
+
+    async def elsewhere() -> None:
+        rows.close()  # type: ignore[attr-defined]
+
+    asyncio.run(elsewhere())
+    assert sources.connected == 0
 
 
 def test_a_range_without_an_agent_is_read_from_kinesis(sources: Sources) -> None:
