@@ -27,15 +27,18 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     def schema(self) -> str:
-        return source_ddl(metadata=parse_read_options(self.options, None).metadata)
+        from kinesis_ds.agent.listening import check_host  # noqa: PLC0415
+
+        options = parse_read_options(self.options, None)
+        # Here and not in streamReader: what that raises, PySpark hides behind an error of its own.
+        check_host(options.agent_host)
+        return source_ddl(metadata=options.metadata)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from kinesis_ds.agent.listening import check_host  # noqa: PLC0415
         from kinesis_ds.reader.stream import KinesisStreamReader  # noqa: PLC0415
 
         options = parse_read_options(self.options, "stream")
         check_source_schema(schema, metadata=options.metadata)
-        check_host(options.agent_host)
         return KinesisStreamReader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
