@@ -111,9 +111,13 @@ def test_all_processes_read_through_splits_and_merges(
 
     assert by_shard(query) == put
     assert [p["shards"] for p in processes(query)] == [1, 1, 1]
-    counters = query.coordinator.statistics()["shards"]
-    assert {c["process"] for c in counters.values()} == {0, 1, 2}
-    assert sum(c["records"] for c in counters.values()) == 130
+
+    def shards() -> list[dict[str, Any]]:
+        """Counters that were asked for a moment ago are not asked for again."""
+        return list(query.coordinator.statistics()["shards"].values())
+
+    eventually(lambda: sum(c["records"] for c in shards()) == 130, "all are counted", PATIENT_S)
+    assert {c["process"] for c in shards()} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("mode", ["efo", "polling"])
