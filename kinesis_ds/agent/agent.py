@@ -32,7 +32,7 @@ from kinesis_ds.plan.held import NO_LIMITS
 from kinesis_ds.plan.position import After, ShardEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kinesis_ds.agent.buffer import OnMoved
     from kinesis_ds.agent.interface import Diagnose
@@ -112,8 +112,8 @@ class EmbeddedAgents(AgentHost):
 class ShardAgent:
     """Reads the shards of one stream that it is assigned, and serves ranges of them, until closed.
 
-    ``assign`` and ``mark_closed`` run on the network loop; everything else may be called from any
-    thread.
+    ``assign``, ``mark_closed`` and ``forget`` run on the network loop; everything else may be
+    called from any thread.
 
     Args:
         diagnose: Finds out why the service refuses a shard.
@@ -207,6 +207,12 @@ class ShardAgent:
         runner = self._runner(shard_id)
         if runner is not None:
             runner.handle(ShardClosed())
+
+    def forget(self, shard_ids: Collection[str]) -> None:
+        """Forget shards whose ends were freed. On the network loop."""
+        with self._lock:
+            for shard_id in shard_ids:
+                self._runners.pop(shard_id, None)
 
     def available(self) -> dict[str, Position]:
         """Return, by shard id, up to where the shard can be planned."""

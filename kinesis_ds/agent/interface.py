@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.errors import KinesisConnectorError
@@ -34,6 +34,9 @@ class Agent(Protocol):
 
     def mark_closed(self, shard_id: str) -> None:
         """Note that ListShards shows the shard closed."""
+
+    def forget(self, shard_ids: Collection[str]) -> None:
+        """Forget shards whose ends Spark has committed: nobody needs them any more."""
 
     # --- from any thread, never blocking --------------------------------------------------------
 

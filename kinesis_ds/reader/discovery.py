@@ -25,7 +25,7 @@ from kinesis_ds.reader.diagnosis import SharedDiagnosis
 from kinesis_ds.reader.expiry import lost_before_start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kinesis_ds.agent.interface import Agent
     from kinesis_ds.aws.connection import Connection
@@ -99,6 +99,8 @@ class Discovery:
         self._clock = clock or SystemClock()
         self._positions = dict(positions)
         self._drained = {s for s, p in positions.items() if isinstance(p, ShardEnd)}
+        # Those of them that the last complete listing knew nothing of.
+        self._missing: set[str] = set()
         # Given to the agent, or about to be: True if it knows the shard to be closed.
         self._begun: dict[str, bool] = {}
         # Not begun, each with the parents that hold it back.
@@ -113,6 +115,16 @@ class Discovery:
     def look_soon(self) -> None:
         """Have the shards listed within a second: one broke or ended. On the network loop."""
         self._look_wanted.set()
+
+    def end(self, agent: Agent, shard_ids: Collection[str]) -> None:
+        """Note that Spark has committed the ends of shards. On the network loop.
+
+        They hold their children back no longer, and the agent forgets them.
+        """
+        if not set(shard_ids).isdisjoint(self._awaited()):
+            self.look_soon()
+        self._drain(shard_ids)
+        agent.forget(shard_ids)
 
     async def run(self, connection: Connection, agent: Agent) -> None:
         """Assign the shards that can be read, then keep looking until cancelled or failed."""
@@ -223,22 +235,42 @@ class Discovery:
         if listed is not self.listed and listed != self.listed:
             self.listed = listed
             self._news = True
+        if everything:
+            self._forget_unlisted()
+
+    def _forget_unlisted(self) -> None:
+        """Forget the shards read to their ends that the stream has forgotten, and all their
+        children. They have to be missing twice: one that came back would be read again.
+        """
+        listed = self.listed
+        known = {*listed, *(parent for shard in listed.values() for parent in shard.parents)}
+        missing = self._drained - known
+        gone = missing & self._missing
+        for shard_id in gone:
+            self._drained.discard(shard_id)
+            self._begun.pop(shard_id, None)
+            self._positions.pop(shard_id, None)
+        self._missing = missing - gone
 
     def reconcile(self, connection: Connection, agent: Agent) -> None:
         """Begin the shards whose turn has come. Costs next to nothing if there are none."""
         if self._news:
             self._news = False
             self._take_in_listing(agent)
-        awaited: set[str] = set().union(*self._waiting.values())
-        if awaited:
+        if awaited := self._awaited():
             available = agent.available()
-            ended = {s for s in awaited if isinstance(available.get(s), ShardEnd)}
-            self._drained |= ended
-            for held_by in self._waiting.values():
-                held_by.difference_update(ended)
+            self._drain([s for s in awaited if isinstance(available.get(s), ShardEnd)])
         for shard_id in sorted(s for s, held in self._waiting.items() if not held):
             del self._waiting[shard_id]
             self._begin(connection, agent, self.listed[shard_id])
+
+    def _awaited(self) -> set[str]:
+        return set().union(*self._waiting.values())
+
+    def _drain(self, shard_ids: Collection[str]) -> None:
+        self._drained.update(shard_ids)
+        for held_by in self._waiting.values():
+            held_by.difference_update(shard_ids)
 
     def _take_in_listing(self, agent: Agent) -> None:
         # For a shard that is being read, its reader finds out.

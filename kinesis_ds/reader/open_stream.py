@@ -36,6 +36,8 @@ class OpenStream:
     Attributes:
         source: The stream as it was looked up.
         agent: Reads its shards.
+        ended_shards: How many shards were read to their ends, and forgotten when these were
+            committed.
 
     Raises:
         KinesisConnectorError: The consumer cannot be had.
@@ -47,7 +49,10 @@ class OpenStream:
         options, network, info = source.options, source.network, source.info
         consumer_arn = source.consumer_arn(base.consumer)
         self.source = source
+        self.ended_shards = 0
         self._freed: StreamOffset | None = None
+        # The shards that ended in it.
+        self._ended: set[str] = set()
         self._discovery = Discovery(
             info,
             source.consumer,
@@ -111,6 +116,11 @@ class OpenStream:
             return
         self.agent.free(done.shards)
         self._freed = done
+        ended = {shard_id for shard_id in done.shards if done.ended(shard_id)}
+        if new := ended - self._ended:
+            self.ended_shards += len(new & self.agent.available().keys())
+            self.source.network.post(self._discovery.end, self.agent, new)
+        self._ended = ended
 
     def following(self, base: StreamOffset, until: Until | None) -> StreamOffset:
         """Return the furthest offset that may follow ``base``, and not behind ``until``."""

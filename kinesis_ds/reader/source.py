@@ -117,6 +117,7 @@ class Source:
             found.update(agents.statistics())
             found["ranges"] = self.fallbacks.counters(found)
             found["shards"] = shard_counters(self.open.values(), several=self.several)
+            found["ended_shards"] = sum(s.ended_shards for s in tuple(self.open.values()))
         return found
 
     # --- looking up -----------------------------------------------------------------------------

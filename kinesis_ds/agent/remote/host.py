@@ -22,14 +22,16 @@ from kinesis_ds.agent.remote.outbox import Outbox
 from kinesis_ds.aws.loop import NetworkLoop
 from kinesis_ds.clock import SystemClock
 from kinesis_ds.errors import AgentError, KinesisConnectorError, OptionError, unexpected
+from kinesis_ds.plan.position import ShardEnd
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.clock import Clock
     from kinesis_ds.options.aws import AwsOptions
+    from kinesis_ds.plan.position import Position
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +140,7 @@ class _AgentProcess:
                 self._on_loop(number, lambda agent: agent.mark_closed(shard_id))
             case messages.Free(number, positions):
                 # Behind the shard's assignment, or nobody would free what it frees once more.
-                self._on_loop(number, lambda agent: agent.free(positions))
+                self._on_loop(number, lambda agent: _free(agent, positions))
             case messages.Diagnosis(call, error, raised):
                 found, failure = (None, error) if raised else (error, None)
                 self._network.post(self._diagnoses.answer, call, found, failure)
@@ -223,3 +225,8 @@ class _AgentProcess:
             self._outbox.put(messages.Diagnose(call, number, shard_id))
             found: KinesisConnectorError | None = await future
         return found
+
+
+def _free(agent: ShardAgent, positions: Mapping[str, Position]) -> None:
+    agent.free(positions)
+    agent.forget([s for s, position in positions.items() if isinstance(position, ShardEnd)])

@@ -17,7 +17,7 @@ from kinesis_ds.agent.remote import messages
 from kinesis_ds.plan.position import Position, ShardEnd, precedes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kinesis_ds.agent.context import AgentOptions
     from kinesis_ds.agent.interface import Diagnose
@@ -98,6 +98,12 @@ class RemoteAgent:
                 return
             found.shard = replace(found.shard, closed=True)
         self.processes.send(found.process, messages.MarkClosed(self.number, shard_id))
+
+    def forget(self, shard_ids: Collection[str]) -> None:
+        """Forget shards whose ends were freed; their processes did when they were told of that."""
+        with self._lock:
+            for shard_id in shard_ids:
+                self._shards.pop(shard_id, None)
 
     # --- on the loop, by AgentProcesses when something happens to a process --------------------
 

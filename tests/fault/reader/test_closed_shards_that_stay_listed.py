@@ -175,7 +175,7 @@ def test_tombstones_stay_until_the_stream_forgets_the_shard(
     kinesis: KinesisServer, start_query: StartQuery
 ) -> None:
     """F31: the checkpoint remembers a shard that was read to its end for as long as it, or a child
-    of it, is listed, and not longer. None is read twice.
+    of it, is listed, and not longer; what reads has forgotten it before. None is read twice.
     """
     numbers = Numbers(kinesis)
     numbers.put()
@@ -199,6 +199,9 @@ def test_tombstones_stay_until_the_stream_forgets_the_shard(
         return tombstones()
 
     assert look() == ended, "they are listed"
+    statistics = query.coordinator.statistics()
+    assert statistics["ended_shards"] == len(ended)
+    assert statistics["shards"].keys() == set(kinesis.open_shards(STREAM))
     kinesis.forget_shard(STREAM, FIRST)
     assert look() == ended, "its children are listed"
     for child in children:

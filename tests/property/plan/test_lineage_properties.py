@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,16 +30,23 @@ class PlayedAgent:
         self.world = world
         self.positions: dict[str, Position] = {}
         self.closed: set[str] = set()
+        self.given: set[str] = set()
 
     def available(self) -> dict[str, Position]:
         return dict(self.positions)
 
     def assign(self, shard: Shard, position: Position) -> None:
-        assert shard.shard_id not in self.positions, "assigned twice"
+        assert shard.shard_id not in self.given, "assigned twice"
+        self.given.add(shard.shard_id)
         for parent in shard.parents if self.world.parents_first else ():
             assert self.world.drained_or_forgotten(parent), f"{shard.shard_id} before {parent}"
         self.closed |= {shard.shard_id} if shard.closed else set()
         self.positions[shard.shard_id] = position
+
+    def forget(self, shard_ids: Collection[str]) -> None:
+        for shard_id in shard_ids:
+            assert self.world.base.ended(shard_id)
+            self.positions.pop(shard_id, None)
 
     def mark_closed(self, shard_id: str) -> None:
         assert self.world.shards[shard_id].closed
@@ -224,6 +232,11 @@ class World(RuleBasedStateMachine):
             self.delivered.setdefault(planned.shard_id, []).extend(got)
             self.order += [(planned.shard_id, n) for n in got]
         self.base = following
+
+    @rule()
+    def commit(self) -> None:
+        """Spark is done with the last batch: what has ended in it is forgotten."""
+        self.discovery.end(self.agent, {s for s in self.base.shards if self.base.ended(s)})
 
     @invariant()
     def in_order_and_once(self) -> None:

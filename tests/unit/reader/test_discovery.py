@@ -31,7 +31,7 @@ from tests.support.builders import listing, shard
 from tests.support.virtual_time import run_in_virtual_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 CREATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 INFO = StreamInfo("orders", "arn:orders", round(CREATED.timestamp() * 1000), "ACTIVE", None)
@@ -57,6 +57,10 @@ class NotingAgent:
     def assign(self, shard: Shard, position: Position) -> None:
         assert shard.shard_id not in self.assigned
         self.assigned[shard.shard_id] = position
+
+    def forget(self, shard_ids: Collection[str]) -> None:
+        for shard_id in shard_ids:
+            self.assigned.pop(shard_id, None)
 
     def mark_closed(self, shard_id: str) -> None:
         self.closed.append(shard_id)
@@ -219,6 +223,48 @@ def test_children_follow_when_the_parent_is_drained() -> None:
 
     run_in_virtual_time(main())
     assert client.times == [2.0]
+
+
+def test_an_end_that_is_committed_lets_the_children_begin_without_the_agent() -> None:
+    """The agent forgets the parent then: nobody has to ask it for the end (issue 19, 7)."""
+    found, agent = discovery(SPLIT, {"p": TRIM_HORIZON}), NotingAgent()
+    client = ScriptedClient(list(SPLIT.values()))
+
+    async def main() -> None:
+        task = asyncio.ensure_future(found.run(client, agent))  # type: ignore[arg-type]
+        await asyncio.sleep(3)
+        assert agent.assigned == {"p": TRIM_HORIZON}
+        found.end(agent, {"p"})  # type: ignore[arg-type]
+        await asyncio.sleep(2)
+        await ended(task)
+
+    run_in_virtual_time(main())
+    assert agent.assigned == {"a": TRIM_HORIZON, "b": TRIM_HORIZON}
+
+
+def test_of_a_shard_that_the_stream_forgot_nothing_is_kept() -> None:
+    """Nor in a query that reads for years. But what is missing once may come back, and is not read
+    again (issue 19, 7).
+    """
+    old, children = shard("old", closed=True), [shard("a", "old"), shard("b", "old")]
+    found, agent = discovery(listing(old, *children), {"old": TRIM_HORIZON}), NotingAgent()
+    other = listing(shard("other"))
+
+    def look(listed: Mapping[str, Shard]) -> None:
+        found.learn(listed, everything=True)
+        found.reconcile(None, agent)  # type: ignore[arg-type]
+
+    look(listing(old, *children))
+    found.end(agent, {"old"})  # type: ignore[arg-type]
+    look(listing(*children))
+    assert "'old'" in repr(vars(found)), "its children are listed"
+    look(other)
+    look(listing(old, *children))
+    look(other)
+    assert "old" not in agent.assigned
+    assert "'old'" in repr(vars(found)), "it may come back"
+    look(other)
+    assert "'old'" not in repr(vars(found))
 
 
 def test_the_list_is_refreshed_at_its_interval_and_poked_at_most_once_a_second() -> None:

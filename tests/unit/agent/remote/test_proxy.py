@@ -200,6 +200,23 @@ def test_an_end_that_is_lost_counts_as_a_load_again() -> None:
     assert loads == [1, 0, 1, 0]
 
 
+def test_a_shard_that_ended_is_forgotten_for_good() -> None:
+    """No load, nothing to plan, nothing to tell a process that is started anew (issue 19, 7)."""
+    scripted = processes("a", "b")
+    scripted.agent.moved(0, {"a": SHARD_END}, news=True)
+    scripted.agent.free({"a": SHARD_END})
+    assert scripted.sent == [(0, messages.Free(1, {"a": SHARD_END}))]
+    scripted.agent.forget({"a"})
+    scripted.agent.moved(0, {"a": SHARD_END}, news=True)
+
+    assert scripted.agent.available() == {"b": TRIM_HORIZON}
+    assert [scripted.agent.load(p) for p in (0, 1)] == [0, 1]
+    scripted.agent.lost(0)
+    scripted.sent.clear()
+    scripted.agent.begin(0)
+    assert scripted.sent == [(0, messages.OpenAgent(1, OPTIONS))]
+
+
 def test_a_failure_of_a_shard_or_of_all_processes_is_the_agents() -> None:
     """The first one of its own before that of all."""
     scripted = processes("a")
