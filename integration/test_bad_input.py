@@ -319,6 +319,7 @@ def test_a_checkpoint_of_a_stream_created_again_is_refused(
     offset = json.loads(lines[-1])
     (positions,) = offset["streams"].values()
     positions["created"] -= 86_400_000
+    del offset["crc32"]
     log.write_text("\n".join([*lines[:-1], json.dumps(offset)]))
     (tmp_path / "offsets" / ".0.crc").unlink(missing_ok=True)
     text = read_error(spark, tmp_path, streamName=stream, endpoint=endpoint)

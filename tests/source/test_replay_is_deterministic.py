@@ -250,13 +250,13 @@ def test_an_agent_that_is_closed_while_a_task_streams(make_run: MakeRun, mode: s
     with run.query() as query:
         query.step()
         # More than what is on its way between an agent and a task that stands still.
-        run.written.plain(STREAM, 50, size=500_000)
+        run.written.plain(STREAM, 100, size=500_000)
 
         def held() -> bool:
             query.coordinator.latest(query.last_offset())
-            return bool(query.coordinator.statistics()["pool"]["used_records"] == 50)
+            return bool(query.coordinator.statistics()["pool"]["used_records"] == 100)
 
-        eventually(held, "50 records held")
+        eventually(held, "100 records held")
         query.step()
         before = len(run.kinesis.calls.calls("GetRecords"))
         run.proof.again_later(query.reader.stop)
