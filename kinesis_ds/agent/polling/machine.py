@@ -1,7 +1,8 @@
 """One shard read with GetRecords, as a state machine. Pure: no clock, no sockets, no asyncio.
 
 Everything that affects how a shard is polled is decided here, and in
-:mod:`kinesis_ds.agent.machine` what is the same for a subscription.
+:mod:`kinesis_ds.agent.machine` what is the same for a subscription. It is long because a state
+machine is read in one piece.
 :mod:`kinesis_ds.agent.polling.runner` turns what happens into stimuli, calls :meth:`Polling.handle`
 with the time, and performs the instructions that come back.
 
